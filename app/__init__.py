@@ -1,0 +1,1 @@
+"""Advisor Gateway: tool-calling chat over HTTP in front of any OpenAI-compatible model."""

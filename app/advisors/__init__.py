@@ -1,0 +1,1 @@
+"""The habits: one advisor, one file."""

@@ -1,0 +1,101 @@
+"""What can go wrong, in the gateway's own terms. No HTTP here: `app.web.errors` maps each class to a status.
+
+The message of an error is written for whoever caused it and says what to do. It never holds a secret, a
+prompt or tool data.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+
+class GatewayError(Exception):
+    """Base of everything the gateway raises on purpose."""
+
+
+class ConfigurationError(GatewayError):
+    """The gateway was put together wrongly: settings, tools or advisors that cannot work."""
+
+
+class ModelError(GatewayError):
+    """A call to the model server failed.
+
+    Args:
+        message: what happened, safe to show to a caller.
+        status: HTTP status the server answered with, None where it did not get that far.
+        code: the server's own error code (such as `insufficient_quota`), None where it sent none.
+        retry_after: seconds after which the server wants to be asked again, None where it did not say.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        code: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.retry_after = retry_after
+
+
+class ModelUnavailable(ModelError):
+    """The server cannot be reached, answered 5xx, or ended its answer with an error of its own."""
+
+
+class ModelRejected(ModelError):
+    """The server refused the request (400, 401, 403, 404 and the like): the same request will fail again."""
+
+
+class ModelRateLimited(ModelError):
+    """The server answered 429."""
+
+
+class ModelTimeout(ModelError):
+    """The server did not connect, begin or go on in time."""
+
+
+class ModelProtocolError(ModelError):
+    """The answer is cut, empty, malformed or not what was asked for; it must not be taken for a short success."""
+
+
+class ToolError(GatewayError):
+    """A tool call did not give a result. Its text is what the model gets to read."""
+
+
+class ToolNotFound(ToolError):
+    """The model asked for a tool that it was not given."""
+
+
+class ToolArgumentsInvalid(ToolError):
+    """The arguments do not fit the tool's schema; the tool was not run."""
+
+
+class ToolFailed(ToolError):
+    """Raised by a tool on purpose: the message goes to the model, which can act on it."""
+
+
+class ToolTimeout(ToolError):
+    """The tool did not end within its time."""
+
+
+LimitKind: TypeAlias = Literal["calls_per_tool", "total_calls", "rounds", "identical_calls"]
+
+
+class ToolCallLimitExceeded(ToolError):
+    """A limit on tool calls of one turn was reached; the call was not run.
+
+    Args:
+        message: which limit, in words for the model.
+        kind: which limit.
+        limit: its value.
+        tool: the tool that was asked for, None where the limit is not a tool's own.
+    """
+
+    def __init__(self, message: str, *, kind: LimitKind, limit: int, tool: str | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.limit = limit
+        self.tool = tool

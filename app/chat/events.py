@@ -1,0 +1,139 @@
+"""What happens during a run, as typed values. Everything on the wire is a projection of these.
+
+Whoever swallows a `Completed` that was not the last (the tool loop, a retry) yields a `RoundCompleted` in its
+place, so that no model call goes unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from app.chat.messages import JsonValue, ToolCall
+from app.chat.response import ChatResponse, FinishReason, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class RoundStarted:
+    """A model call begins; all that follows up to the next one belongs to this round."""
+
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the answer's text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """A piece of the model's thinking."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallStarted:
+    """The model begins to write a call."""
+
+    call_id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallArguments:
+    """A piece of the JSON text of a call's arguments."""
+
+    call_id: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallReady:
+    """The model has written a call to its end."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallProgress:
+    """A running tool reports how far it is."""
+
+    call_id: str
+    name: str
+    message: str | None = None
+    current: float | None = None
+    total: float | None = None
+    data: JsonValue = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallSucceeded:
+    """A tool gave its result. `ms` is how long it took."""
+
+    call_id: str
+    name: str
+    result: str
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallErrored:
+    """A call gave an error instead of a result. `ms` is how long it took."""
+
+    call_id: str
+    name: str
+    error: str
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCompleted:
+    """A round that others follow has ended, its tools included."""
+
+    round: int
+    finish_reason: FinishReason
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The end: the whole answer. Nothing comes after it."""
+
+    response: ChatResponse
+
+
+Delta: TypeAlias = (
+    RoundStarted
+    | TextDelta
+    | ReasoningDelta
+    | ToolCallStarted
+    | ToolCallArguments
+    | ToolCallReady
+    | ToolCallProgress
+    | ToolCallSucceeded
+    | ToolCallErrored
+    | RoundCompleted
+)
+ChatEvent: TypeAlias = Delta | Completed
+ChatEvents: TypeAlias = AsyncGenerator[ChatEvent, None]
+
+
+async def well_formed(events: AsyncIterator[ChatEvent]) -> AsyncIterator[ChatEvent]:
+    """Pass events through and hold them to the invariant: deltas, then exactly one `Completed`, then nothing.
+
+    Raises:
+        AssertionError: the invariant is broken; the message says how.
+    """
+    completed = False
+    async for event in events:
+        if completed:
+            raise AssertionError(f"{type(event).__name__} came after Completed")
+        completed = isinstance(event, Completed)
+        yield event
+    if not completed:
+        raise AssertionError("the events ended without Completed")

@@ -1,0 +1,115 @@
+"""What is asked of a model: the messages, the options, and the request that travels down the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from app.chat.messages import EMPTY, Message, UserMessage
+from app.chat.tools import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class ChatOptions:
+    """How the model is to answer. None means "not said": the next lower default decides.
+
+    Attributes:
+        model: alias of the model.
+        temperature: 0 to 2.
+        top_p: 0 to 1.
+        max_tokens: tokens the answer may have.
+        stop: texts at which the model stops.
+        seed: for repeatable answers where the server can.
+        tool_choice: `auto`, `none`, `required`, or the name of a tool that must be called.
+        parallel_tool_calls: whether several calls may be asked for at once.
+        response_format: as in the chat completions API.
+        timeout: seconds one call to the model may take.
+        tools: what is offered to the model; an empty tuple offers nothing.
+        tool_context: for tools only, never for the model.
+        extra: further fields of the model server's request body.
+    """
+
+    model: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] | None = None
+    seed: int | None = None
+    tool_choice: str | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: Mapping[str, Any] | None = None
+    timeout: float | None = None
+    tools: tuple[Tool, ...] | None = None
+    tool_context: Mapping[str, Any] | None = None
+    extra: Mapping[str, Any] | None = None
+
+    def over(self, defaults: ChatOptions) -> ChatOptions:
+        """These options, with what they leave open taken from `defaults`.
+
+        Tools replace, they are never joined. Tool context and extra fields are united, these options winning.
+        """
+        merged: dict[str, Any] = {}
+        for option in fields(self):
+            mine, default = getattr(self, option.name), getattr(defaults, option.name)
+            if mine is None:
+                merged[option.name] = default
+            elif option.name in {"tool_context", "extra"} and default is not None:
+                merged[option.name] = {**default, **mine}
+            else:
+                merged[option.name] = mine
+        return ChatOptions(**merged)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What one model call gets. A text stands for a single user message."""
+
+    messages: tuple[Message, ...]
+    options: ChatOptions = ChatOptions()
+
+    @classmethod
+    def of(cls, text: str, **options: Any) -> Prompt:
+        """A prompt of one user message; keyword arguments are those of `ChatOptions`."""
+        return cls((UserMessage(text),), ChatOptions(**options))
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """What travels down the chain of advisors. To change it is to pass on another one.
+
+    Attributes:
+        prompt: what the next model call gets.
+        stream: whether the model is asked for a stream; read at the chain's end only.
+        conversation_id: under which id the turn is remembered; None = it is not.
+        principal: who asks; one owner for all until callers are told apart.
+        round: number of the next model call of this run, from 1.
+        turn: all messages of the turn so far, set by the tool loop, whatever the prompt was trimmed to.
+        attributes: for advisors of an operator's own, by a name of their own.
+    """
+
+    prompt: Prompt
+    stream: bool = False
+    conversation_id: str | None = None
+    principal: str | None = None
+    round: int = 1
+    turn: tuple[Message, ...] = ()
+    attributes: Mapping[str, Any] = EMPTY
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The prompt's messages."""
+        return self.prompt.messages
+
+    @property
+    def options(self) -> ChatOptions:
+        """The prompt's options."""
+        return self.prompt.options
+
+    def with_messages(self, messages: tuple[Message, ...]) -> ChatRequest:
+        """The same request with other messages."""
+        return replace(self, prompt=replace(self.prompt, messages=messages))
+
+    def with_options(self, **changes: Any) -> ChatRequest:
+        """The same request with some options changed."""
+        return replace(self, prompt=replace(self.prompt, options=replace(self.options, **changes)))

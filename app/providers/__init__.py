@@ -1,0 +1,1 @@
+"""The tongues: only here is a model server's wire or SDK known."""

@@ -1,0 +1,1 @@
+"""A run is its journal of events."""

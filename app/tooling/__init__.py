@@ -1,0 +1,1 @@
+"""The hands: from a function to an executed call."""

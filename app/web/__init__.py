@@ -1,0 +1,1 @@
+"""The door: only here HTTP exists."""
