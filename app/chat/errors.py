@@ -84,7 +84,7 @@ class ToolTimeout(ToolError):
 LimitKind: TypeAlias = Literal["calls_per_tool", "total_calls", "rounds", "identical_calls"]
 
 
-class ToolCallLimitExceeded(ToolError):
+class ToolCallLimitExceeded(GatewayError):
     """A limit on tool calls of one turn was reached; the call was not run.
 
     Args:

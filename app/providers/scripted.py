@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -71,7 +71,7 @@ class ScriptedModel:
         usage: Usage | None = None,
         default_options: ChatOptions | None = None,
     ) -> None:
-        self._script: Iterable[Reply | ReplyTo] = iter(script)
+        self._script: Iterator[Reply | ReplyTo] = iter(script)
         self._forever = forever
         self._usage = usage
         self.name = name
@@ -103,7 +103,7 @@ class ScriptedModel:
 
     async def _next(self, prompt: Prompt) -> ChatResponse | Cut:
         self.prompts.append(prompt)
-        reply = next(iter(self._script), self._forever)
+        reply = next(self._script, self._forever)
         if callable(reply):
             worked_out = reply(prompt)
             reply = await worked_out if inspect.isawaitable(worked_out) else worked_out
