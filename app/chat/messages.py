@@ -11,7 +11,7 @@ JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | Mapping
 """What JSON can say."""
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
-"""The empty read-only mapping, the default of every mapping field."""
+"""The empty read-only mapping, the default of every mapping field (by a factory: before Python 3.12 it has no hash)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class ToolCall:
     id: str
     name: str
     arguments: str = "{}"
-    extra: Mapping[str, Any] = EMPTY
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class AssistantMessage:
     tool_calls: tuple[ToolCall, ...] = ()
     reasoning: str | None = None
     refusal: str | None = None
-    extra: Mapping[str, Any] = EMPTY
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from app.chat.messages import EMPTY, Message, UserMessage
@@ -94,7 +94,7 @@ class ChatRequest:
     principal: str | None = None
     round: int = 1
     turn: tuple[Message, ...] = ()
-    attributes: Mapping[str, Any] = EMPTY
+    attributes: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
     @property
     def messages(self) -> tuple[Message, ...]:

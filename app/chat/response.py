@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -102,7 +102,7 @@ class ChatResponse:
     rounds: tuple[Round, ...] = ()
     tool_runs: tuple[ToolRun, ...] = ()
     generated: tuple[Message, ...] = ()
-    extra: Mapping[str, Any] = EMPTY
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
     @classmethod
     def of_call(
