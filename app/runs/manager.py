@@ -1,0 +1,85 @@
+"""Begins runs, knows those that are going, and ends them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from app.chat import ChatRequest
+from app.client import ChatClient
+from app.runs.errors import ConversationBusy, GatewayFull, ShuttingDown
+from app.runs.run import Run
+
+
+class Runs:
+    """The runs of one process.
+
+    Args:
+        client: drives each run's chain.
+        max_active: runs that may go at once; None = any number.
+    """
+
+    def __init__(self, client: ChatClient, *, max_active: int | None = None) -> None:
+        self._client = client
+        self._max_active = max_active
+        self._active: dict[str, Run] = {}
+        self._busy: set[str] = set()
+        self._draining = False
+
+    @property
+    def active(self) -> int:
+        """How many runs are going."""
+        return len(self._active)
+
+    @property
+    def draining(self) -> bool:
+        """Whether new runs are refused because the gateway is on its way out."""
+        return self._draining
+
+    def start(self, request: ChatRequest, *, tool_calling: bool | None = None) -> Run:
+        """Begin a run. It goes on by itself until it ends or is cancelled.
+
+        Args:
+            request: what to send down the chain.
+            tool_calling: see `ChatClient.run`.
+
+        Raises:
+            ConversationBusy: another run of the conversation is still going.
+            GatewayFull: no more runs at once.
+            ShuttingDown: the gateway is on its way out.
+            ConfigurationError: see `ChatClient.run`.
+        """
+        if self._draining:
+            raise ShuttingDown("the gateway is shutting down; ask again in a moment")
+        if self._max_active is not None and self.active >= self._max_active:
+            raise GatewayFull(f"{self.active} runs are going, as many as may; ask again in a moment")
+        conversation = request.conversation_id
+        if conversation is not None and conversation in self._busy:
+            raise ConversationBusy(
+                f"conversation {conversation!r} has a run that is still going; wait for its end and ask again"
+            )
+        run = Run(self._client.run(request, tool_calling=tool_calling), conversation_id=conversation)
+        self._active[run.id] = run
+        if conversation is not None:
+            self._busy.add(conversation)
+        run.task.add_done_callback(lambda _: self._forget(run))
+        return run
+
+    async def drain(self, timeout: float) -> None:
+        """Refuse new runs, let those that are going end within `timeout` seconds, then end them.
+
+        Returns when all have ended. Called again it waits again.
+        """
+        self._draining = True
+        tasks = [run.task for run in self._active.values()]
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=timeout)
+        for run in list(self._active.values()):
+            run.cancel(ShuttingDown("the gateway shut down before the run had ended"))
+        if late:
+            await asyncio.wait(late)
+
+    def _forget(self, run: Run) -> None:
+        self._active.pop(run.id, None)
+        if run.conversation_id is not None:
+            self._busy.discard(run.conversation_id)

@@ -1,0 +1,158 @@
+"""A run: one request driven through the chain once, written to a journal, and watched by readers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from contextlib import aclosing
+
+from app.chat import (
+    ChatEvent,
+    ChatEvents,
+    ChatResponse,
+    Completed,
+    FinishReason,
+    GatewayError,
+    RoundCompleted,
+    RoundStarted,
+)
+from app.runs.fold import Fold
+from app.runs.journal import (
+    InMemoryJournal,
+    Journal,
+    RunCancelled,
+    RunCompleted,
+    RunEnd,
+    RunEvent,
+    RunFailed,
+    RunStarted,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Run:
+    """A thing of its own: readers may come and go.
+
+    Args:
+        events: the chain's events; the run iterates and closes them.
+        journal: where they are written.
+        conversation_id: the conversation it is a turn of.
+    """
+
+    def __init__(
+        self, events: ChatEvents, *, journal: Journal | None = None, conversation_id: str | None = None
+    ) -> None:
+        self.id = f"run_{uuid.uuid4().hex}"
+        self.journal: Journal = journal or InMemoryJournal()
+        self.conversation_id = conversation_id
+        self._fold = Fold()
+        self._end: RunEnd | None = None
+        self._answering = asyncio.Event()
+        self._has_answered = False
+        self._is_driving = False
+        self._cancelled = False
+        self._cancel_reason: Exception | None = None
+        self._task = asyncio.create_task(self._drive(events), name=self.id)
+
+    @property
+    def task(self) -> asyncio.Task[None]:
+        """Ends when the last entry is written and everything the run held is given back."""
+        return self._task
+
+    async def answering(self, timeout: float) -> None:
+        """Wait for the model's first event or the run's end, at most `timeout` seconds.
+
+        Raises:
+            Exception: what the run failed with before the model's first event.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                await self._answering.wait()
+        except TimeoutError:
+            return
+        if isinstance(self._end, RunFailed) and not self._has_answered:
+            raise self._end.error
+
+    async def result(self) -> ChatResponse:
+        """The answer, when the run has ended; of a cancelled run what was done.
+
+        Raises:
+            Exception: what the run failed with.
+        """
+        await asyncio.wait([self._task])
+        match self._end:
+            case RunFailed(error):
+                raise error
+            case RunCompleted(response) | RunCancelled(response):
+                return response
+            case None:
+                raise RuntimeError(f"{self.id} was destroyed before it ended")
+
+    def cancel(self, reason: Exception | None = None) -> None:
+        """End the run: the model call and the tools are cancelled. Harmless when it has ended.
+
+        Args:
+            reason: what the run then fails with; None = it ends as cancelled.
+        """
+        if self._cancelled:
+            return  # a second cancellation would interrupt the clean-up of the first
+        self._cancelled = True
+        self._cancel_reason = reason
+        if self._is_driving:
+            self._task.cancel()
+
+    async def _drive(self, events: ChatEvents) -> None:
+        self._is_driving = True
+        try:
+            await self._write(RunStarted())
+            async with aclosing(events):
+                end = await self._follow(events) if not self._cancelled else self._broken_off()
+        except asyncio.CancelledError:
+            if not self._cancelled:
+                raise
+            end = self._broken_off()
+        except Exception as error:  # noqa: BLE001 - whatever ends a run is told to its readers
+            self._log(error)
+            end = RunFailed(error)
+        self._is_driving = False
+        self._end = end
+        self._fold.round = None
+        await self._write(end)
+        self._answering.set()
+
+    async def _follow(self, events: ChatEvents) -> RunEnd:
+        async for event in events:
+            if isinstance(event, Completed):
+                await self._close_round(event.response)
+                return RunCompleted(event.response)
+            await self._take(event)
+        raise RuntimeError("the chain ended without Completed")
+
+    async def _take(self, event: ChatEvent) -> None:
+        self._fold.add(event)
+        await self._write(event)
+        if not self._has_answered and not isinstance(event, RoundStarted):
+            self._has_answered = True
+            self._answering.set()
+
+    async def _close_round(self, response: ChatResponse) -> None:
+        # An advisor that answered by itself made no model call: there is no round to close.
+        if self._fold.round is not None and response.rounds:
+            last = response.rounds[-1]
+            await self._take(RoundCompleted(self._fold.round, last.finish_reason, last.usage))
+
+    def _broken_off(self) -> RunEnd:
+        if self._cancel_reason is not None:
+            return RunFailed(self._cancel_reason)
+        return RunCancelled(self._fold.response(FinishReason.CANCELLED))
+
+    async def _write(self, event: RunEvent) -> None:
+        await self.journal.append(self._fold.round, event)
+
+    def _log(self, error: Exception) -> None:
+        if isinstance(error, GatewayError):
+            logger.warning("%s failed: %s: %s", self.id, type(error).__name__, error)
+        else:
+            logger.error("%s failed by a fault of ours", self.id, exc_info=error)

@@ -1,0 +1,96 @@
+"""Options: what is not said is decided by the next lower default."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, fields
+from typing import Any
+
+import pytest
+
+from app.chat import ChatOptions, Prompt, Tool, ToolContext, ToolDefinition, ToolMetadata, UserMessage
+
+
+class NamedTool:
+    """A tool that gives its own name."""
+
+    def __init__(self, name: str) -> None:
+        self.definition = ToolDefinition(name, "")
+        self.metadata = ToolMetadata()
+
+    async def call(self, arguments: str, context: ToolContext) -> str:
+        return self.definition.name
+
+
+ONE, OTHER = NamedTool("one"), NamedTool("other")
+SAID: dict[str, Any] = {
+    "model": "m",
+    "temperature": 0.5,
+    "top_p": 0.5,
+    "max_tokens": 5,
+    "stop": ("x",),
+    "seed": 5,
+    "tool_choice": "auto",
+    "parallel_tool_calls": False,
+    "response_format": {"type": "text"},
+    "timeout": 5.0,
+    "tools": (ONE,),
+    "tool_context": {"k": 1},
+    "extra": {"e": 1},
+}
+
+
+@pytest.mark.parametrize("name", [option.name for option in fields(ChatOptions)])
+def test_an_option_that_is_not_said_comes_from_the_defaults(name: str) -> None:
+    assert getattr(ChatOptions().over(ChatOptions(**SAID)), name) == SAID[name]
+
+
+@pytest.mark.parametrize("name", [option.name for option in fields(ChatOptions)])
+def test_an_option_that_is_said_stays_where_the_defaults_say_nothing(name: str) -> None:
+    assert getattr(ChatOptions(**SAID).over(ChatOptions()), name) == SAID[name]
+
+
+def test_a_zero_is_said() -> None:
+    assert ChatOptions(temperature=0.0).over(ChatOptions(temperature=1.0)).temperature == 0.0
+
+
+@pytest.mark.parity(98)
+def test_tools_of_a_request_replace_the_default_ones() -> None:
+    assert ChatOptions(tools=(OTHER,)).over(ChatOptions(tools=(ONE,))).tools == (OTHER,)
+
+
+@pytest.mark.parity(99)
+def test_a_request_that_says_nothing_of_tools_gets_the_default_ones_and_an_empty_list_means_none() -> None:
+    defaults = ChatOptions(tools=(ONE,))
+
+    assert ChatOptions().over(defaults).tools == (ONE,)
+    assert ChatOptions(tools=()).over(defaults).tools == ()
+
+
+@pytest.mark.parity(61, 100)
+def test_tool_contexts_are_united_and_the_request_wins() -> None:
+    merged = ChatOptions(tool_context={"a": 1, "b": 2}).over(ChatOptions(tool_context={"b": 3, "c": 4}))
+
+    assert merged.tool_context == {"a": 1, "b": 2, "c": 4}
+
+
+@pytest.mark.fault("K08")
+def test_merging_changes_neither_side() -> None:
+    mine, defaults = ChatOptions(tool_context={"a": 1}), ChatOptions(tool_context={"b": 2})
+
+    mine.over(defaults)
+
+    assert (mine.tool_context, defaults.tool_context) == ({"a": 1}, {"b": 2})
+
+
+@pytest.mark.parity(102)
+def test_options_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        ChatOptions().model = "other"  # type: ignore[misc]  # the point of the test
+
+
+def test_a_prompt_of_a_text_is_one_user_message() -> None:
+    assert Prompt.of("Hello", seed=3) == Prompt((UserMessage("Hello"),), ChatOptions(seed=3))
+
+
+def test_a_class_with_the_three_members_is_a_tool() -> None:
+    assert isinstance(ONE, Tool)
