@@ -1,0 +1,44 @@
+"""Rules for every test: an environment that says nothing, no network, markers that mean something."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+import pytest
+
+LOOPBACK = ["127.0.0.0/8", "::1"]
+BEHAVIOURS = range(1, 198)
+FAULT = re.compile(r"[A-Z]\d{2}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _an_environment_that_says_nothing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Hide the settings of whoever runs the tests, from these and from processes that tests start."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ:
+            if name.upper().startswith(("GATEWAY_", "OPENAI_")):
+                patch.delenv(name)
+        patch.setenv("GATEWAY_CONFIG_DIR", str(tmp_path_factory.mktemp("config")))
+        patch.setenv("GATEWAY_ENV_FILE", os.devnull)
+        yield
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse markers that name nothing, and let tests with a real server reach loopback."""
+    wrong = [f"{item.nodeid}: {problem}" for item in items for problem in _problems(item)]
+    if wrong:
+        raise pytest.UsageError("\n".join(wrong))
+    for item in items:
+        if item.get_closest_marker("server") or item.get_closest_marker("real_model"):
+            item.add_marker(pytest.mark.allow_hosts(LOOPBACK))
+
+
+def _problems(item: pytest.Item) -> Iterator[str]:
+    for marker in item.iter_markers("parity"):
+        if not marker.args or not all(type(number) is int and number in BEHAVIOURS for number in marker.args):
+            yield f"parity takes numbers from {BEHAVIOURS[0]} to {BEHAVIOURS[-1]}, not {marker.args}"
+    for marker in item.iter_markers("fault"):
+        if not marker.args or not all(isinstance(name, str) and FAULT.fullmatch(name) for name in marker.args):
+            yield f'fault takes ids such as "T12", not {marker.args}'
