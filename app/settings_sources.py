@@ -232,6 +232,8 @@ def _rule(kind: str, message: str) -> str:
             return 'must be a JSON object, such as {"name": "value"}'
         case "model_type":
             return "is a section: set the keys in it"
+        case "string_too_short":
+            return "must not be empty"
         case _:
             return message.removeprefix("Value error, ").replace("Input should be", "must be", 1)
 
