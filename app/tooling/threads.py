@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from app.chat import ConfigurationError, ToolError
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -150,6 +153,7 @@ class ToolThreads:
 
     def _refuse(self, job: _Job[Any]) -> None:
         if self._withdraw(job):
+            logger.warning("a tool was refused: all %d threads for tools are busy", self._max_threads)
             job.refuse(
                 ToolThreadsBusy(
                     f"the tool was not run: all {self._max_threads} threads for tools are busy; try again later"

@@ -1,0 +1,166 @@
+"""How many tool calls one turn may have. Pure counting: nothing is run here and nothing is remembered.
+
+A turn's calls are those that its assistant messages ask for, from the last user message on, whether they were run,
+refused or failed. So the count needs no state of its own, holds for a caller who drives the loop over HTTP as well,
+and a model that keeps asking for what it is refused does not win calls by it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from app.chat import (
+    AssistantMessage,
+    ConfigurationError,
+    Message,
+    Tool,
+    ToolCall,
+    ToolCallLimitExceeded,
+    current_turn,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallLimits:
+    """Limits on the tool calls of one turn. None = no limit.
+
+    Attributes:
+        per_tool: calls of any one tool; a tool's own `max_calls` goes before it.
+        total: calls of all tools together.
+        rounds: model calls that may ask for tools. The calls of the last of them are refused: with 3, the model is
+            called three times and what its third answer asks for is not run.
+        identical: runs of the same tool with the same arguments, whatever the order of keys and the white space.
+        on_limit: what the tool loop does after a refusal: end the run (`raise`) or let the model read it
+            (`return_error`). The manager refuses in both cases in the same way.
+        uncounted: names of tools that only `rounds` applies to, and whose calls use up no one else's.
+
+    Raises:
+        ConfigurationError: a limit below 1.
+    """
+
+    per_tool: int | None = 40
+    total: int | None = 150
+    rounds: int | None = 25
+    identical: int | None = 3
+    on_limit: Literal["raise", "return_error"] = "raise"
+    uncounted: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        for name in ("per_tool", "total", "rounds", "identical"):
+            limit = getattr(self, name)
+            if limit is not None and limit < 1:
+                raise ConfigurationError(f"the limit {name} must be at least 1, or None for no limit; it is {limit}")
+        if self.on_limit not in {"raise", "return_error"}:
+            raise ConfigurationError(f'on_limit must be "raise" or "return_error"; it is {self.on_limit!r}')
+
+
+def refusals(
+    calls: Sequence[ToolCall],
+    *,
+    history: Sequence[Message],
+    tools: Mapping[str, Tool],
+    limits: ToolCallLimits,
+) -> tuple[ToolCallLimitExceeded | None, ...]:
+    """Which calls of a new assistant message go beyond a limit.
+
+    Args:
+        calls: the calls the message asks for, in order.
+        history: all messages before it.
+        tools: the tools offered, by name; for their own `max_calls`.
+        limits: the limits.
+
+    Returns:
+        One entry a call: None where it may run, else why not, in words for the model.
+    """
+    asking = [
+        message for message in current_turn(history) if isinstance(message, AssistantMessage) and message.tool_calls
+    ]
+    if limits.rounds is not None and len(asking) + 1 >= limits.rounds:
+        return tuple(_no_more_rounds(limits.rounds) for _ in calls)
+    tally = _Tally(tools, limits)
+    for message in asking:
+        for call in message.tool_calls:
+            tally.add(call)
+    return tuple(tally.add(call) for call in calls)
+
+
+def canonical_arguments(arguments: str) -> str:
+    """A text that is the same for arguments which say the same; arguments that are not JSON stand for themselves."""
+    if not arguments.strip():
+        return "{}"
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        return arguments
+
+
+class _Tally:
+    """Counts calls one after the other and says of each whether it is one too many."""
+
+    def __init__(self, tools: Mapping[str, Tool], limits: ToolCallLimits) -> None:
+        self._tools = tools
+        self._limits = limits
+        self._total = 0
+        self._per_tool: Counter[str] = Counter()
+        self._identical: Counter[tuple[str, str]] = Counter()
+
+    def add(self, call: ToolCall) -> ToolCallLimitExceeded | None:
+        if call.name in self._limits.uncounted:
+            return None
+        same = (call.name, canonical_arguments(call.arguments))
+        self._total += 1
+        self._per_tool[call.name] += 1
+        self._identical[same] += 1
+        per_tool, total, identical = self._per_tool_limit(call.name), self._limits.total, self._limits.identical
+        if per_tool is not None and self._per_tool[call.name] > per_tool:
+            return _too_many_of_one(call.name, per_tool)
+        if total is not None and self._total > total:
+            return _too_many(total)
+        if identical is not None and self._identical[same] > identical:
+            return _too_often_the_same(call.name, identical)
+        return None
+
+    def _per_tool_limit(self, name: str) -> int | None:
+        tool = self._tools.get(name)
+        own = tool.metadata.max_calls if tool is not None else None
+        return self._limits.per_tool if own is None else own
+
+
+def _no_more_rounds(limit: int) -> ToolCallLimitExceeded:
+    return ToolCallLimitExceeded(
+        f"The call was not run: the limit of {limit} rounds in one turn is reached. Answer with what you have.",
+        kind="rounds",
+        limit=limit,
+    )
+
+
+def _too_many(limit: int) -> ToolCallLimitExceeded:
+    return ToolCallLimitExceeded(
+        f"The call was not run: the limit of {limit} tool calls in one turn is reached. Answer with what you have.",
+        kind="total_calls",
+        limit=limit,
+    )
+
+
+def _too_many_of_one(tool: str, limit: int) -> ToolCallLimitExceeded:
+    return ToolCallLimitExceeded(
+        f"The call was not run: the limit of {limit} calls of the tool {tool} in one turn is reached. "
+        "Answer with what you have, or use another tool.",
+        kind="calls_per_tool",
+        limit=limit,
+        tool=tool,
+    )
+
+
+def _too_often_the_same(tool: str, limit: int) -> ToolCallLimitExceeded:
+    return ToolCallLimitExceeded(
+        f"The call was not run: the tool {tool} was called with these very arguments before in this turn, and the "
+        f"limit of {limit} identical calls is reached. Use the results you have, or other arguments.",
+        kind="identical_calls",
+        limit=limit,
+        tool=tool,
+    )
