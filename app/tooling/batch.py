@@ -29,9 +29,6 @@ from app.tooling.failures import FailurePolicy
 
 logger = logging.getLogger(__name__)
 
-CANCEL_GRACE = 1.0
-"""Seconds that a cancelled tool has for cleaning up. One that takes longer is left running, and the log says so."""
-
 ContextOf: TypeAlias = Callable[[ToolCall, ProgressListener], ToolContext]
 """Makes a call's context."""
 
@@ -60,6 +57,7 @@ class Batch:
         context_of: makes a call's context.
         failures: what becomes of exceptions.
         max_concurrency: how many tools may run at once.
+        cancel_grace: seconds that a cancelled tool has for cleaning up.
         left_running: where tools that ignore their cancellation are kept until they end after all.
     """
 
@@ -69,11 +67,13 @@ class Batch:
         *,
         failures: FailurePolicy,
         max_concurrency: int,
+        cancel_grace: float,
         left_running: set[asyncio.Task[Any]],
     ) -> None:
         self._context_of = context_of
         self._failures = failures
         self._slots = asyncio.Semaphore(max_concurrency)
+        self._cancel_grace = cancel_grace
         self._left_running = left_running
         self._channel = Channel()
         self._size = 0
@@ -99,7 +99,7 @@ class Batch:
         """Run what was planned and tell of it; each call has exactly one end, told in the order of ending.
 
         When this generator ends, in whatever way, every watcher has ended and every tool is done, cancelled and
-        cleaned up, or left running as `CANCEL_GRACE` says.
+        cleaned up, or left running because it ignored its cancellation for `cancel_grace` seconds.
 
         Raises:
             BaseException: an exception of a tool that goes to the caller; all other calls were cancelled.
@@ -202,7 +202,7 @@ class Batch:
             return
         task.cancel()
         try:
-            await wait_out([task], CANCEL_GRACE)
+            await wait_out([task], self._cancel_grace)
         finally:
             if not task.done():
                 logger.warning("tool %s ignores its cancellation in call %r; it is left running", call.name, call.id)

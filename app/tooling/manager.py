@@ -83,6 +83,8 @@ class ToolCallingManager:
         log_details: log the message and the whole traceback of such exceptions.
         raise_errors: exceptions that go to the caller instead of the model: True for all but `ToolError`s, or a tuple
             of types, whose subclasses count too. What is no `Exception` (a cancellation, `SystemExit`) always does.
+        cancel_grace: seconds that a tool has for cleaning up when it is cancelled, by its time-out or with the whole
+            batch. One that takes longer is left running, and the log says so.
 
     Raises:
         ConfigurationError: no call could run with these arguments.
@@ -97,6 +99,7 @@ class ToolCallingManager:
         error_details: bool = False,
         log_details: bool = False,
         raise_errors: bool | tuple[type[Exception], ...] = False,
+        cancel_grace: float = 1.0,
     ) -> None:
         if max_concurrency < 1:
             raise ConfigurationError(f"max_concurrency must be at least 1; it is {max_concurrency}")
@@ -106,6 +109,7 @@ class ToolCallingManager:
         self._max_concurrency = max_concurrency
         self._timeout = timeout
         self._failures = FailurePolicy(error_details, log_details, raise_errors)
+        self._cancel_grace = cancel_grace
         self._left_running: set[asyncio.Task[Any]] = set()
 
     async def call(
@@ -200,6 +204,7 @@ class ToolCallingManager:
             context_of,
             failures=self._failures,
             max_concurrency=self._max_concurrency,
+            cancel_grace=self._cancel_grace,
             left_running=self._left_running,
         )
         for call, breach in zip(calls, breaches, strict=True):

@@ -22,9 +22,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-IDLE_SECONDS = 30.0
-"""How long a thread without work stays."""
-
 
 class ToolThreadsBusy(ToolError):
     """Every thread for tools is taken, by calls that run or by timed-out ones that never came back."""
@@ -80,7 +77,7 @@ class _Job(Generic[T]):
 class ToolThreads:
     """A bounded pool of daemon threads, for any number of event loops.
 
-    Threads are started when needed and end after half a minute without work. A call that is abandoned (timed out,
+    Threads are started when needed and end when they have had no work for a while. A call that is abandoned (timed out,
     cancelled) keeps its thread until the function returns, for Python cannot stop a thread; what it then returns or
     raises is dropped.
 
@@ -88,16 +85,18 @@ class ToolThreads:
         max_threads: how many calls may run at once.
         max_wait: seconds a call waits for a thread when all are taken. Long enough for a burst of short calls,
             short enough that calls do not pile up behind tools that hang.
+        max_idle: seconds a thread stays without work.
 
     Raises:
-        ConfigurationError: a bound that no call could be run with.
+        ConfigurationError: fewer than one thread.
     """
 
-    def __init__(self, max_threads: int = 32, *, max_wait: float = 1.0) -> None:
-        if max_threads < 1 or max_wait < 0:
-            raise ConfigurationError("ToolThreads needs at least one thread and a max_wait that is not negative")
+    def __init__(self, max_threads: int = 32, *, max_wait: float = 1.0, max_idle: float = 30.0) -> None:
+        if max_threads < 1:
+            raise ConfigurationError(f"tools need at least one thread to run in; max_threads is {max_threads}")
         self._max_threads = max_threads
         self._max_wait = max_wait
+        self._max_idle = max_idle
         self._waiting: deque[_Job[Any]] = deque()
         self._work_or_idle = threading.Condition()
         self._threads = 0
@@ -179,7 +178,7 @@ class ToolThreads:
 
     def _take(self) -> _Job[Any] | None:
         with self._work_or_idle:
-            if not self._work_or_idle.wait_for(lambda: self._waiting, timeout=IDLE_SECONDS):
+            if not self._work_or_idle.wait_for(lambda: self._waiting, timeout=self._max_idle):
                 self._threads -= 1
                 return None
             self._busy += 1
