@@ -76,7 +76,9 @@ class _TurnKeeper:
         return request.messages
 
     def _turn(self, conversation: Conversation, request: ChatRequest, response: ChatResponse) -> Messages:
-        return paired((*conversation.new_of(request.messages), *response.generated))
+        # The answer as it is passed on, which an advisor below may have changed after the loop noted it.
+        grown = (*response.generated[:-1], response.message)
+        return paired((*conversation.new_of(request.messages), *grown))
 
 
 class _TurnRecaller(BaseAdvisor):

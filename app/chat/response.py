@@ -129,6 +129,13 @@ class ChatResponse:
         """Calls that the last round asks for."""
         return self.message.tool_calls
 
+    def with_message(self, message: AssistantMessage) -> ChatResponse:
+        """The same answer in other words; in `generated` too, where the answer stands last."""
+        generated = self.generated
+        if generated[-1:] == (self.message,):
+            generated = (*generated[:-1], message)
+        return replace(self, message=message, generated=generated)
+
     def after(self, earlier: ChatResponse | None) -> ChatResponse:
         """This answer as the continuation of an earlier one of the same run: what both used and did, added up."""
         if earlier is None:

@@ -1,0 +1,28 @@
+"""What an advisor owes its readers when it calls the chain more than once: no model call goes unseen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from app.chat import ChatRequest, ChatResponse, RoundCompleted
+
+
+def swallowed(request: ChatRequest, response: ChatResponse) -> tuple[RoundCompleted, ...]:
+    """What to yield in place of the `Completed` of an answer that is not the last.
+
+    Args:
+        request: the request it answered.
+        response: the answer. Its rounds but the last have been told by whoever called for them.
+
+    Returns:
+        One event, or none where no model was called.
+    """
+    if not response.rounds:
+        return ()
+    last = response.rounds[-1]
+    return (RoundCompleted(request.round + len(response.rounds) - 1, last.finish_reason, last.usage),)
+
+
+def continued(request: ChatRequest, response: ChatResponse) -> ChatRequest:
+    """The request with its rounds counted on from those of `response`, the answer to it so far."""
+    return replace(request, round=request.round + len(response.rounds))
