@@ -1,0 +1,81 @@
+# `make run` and `make test` need Python 3.11 or newer, make and git, and set up everything else by themselves.
+
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+IMAGE ?= advisor-gateway
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
+# The first Python on the path that is new enough.
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+
+.PHONY: help run check test lint types imports unit format hundred real-model lock image container-test clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+run: $(VENV)/runtime ## start the gateway on http://127.0.0.1:8000
+	$(BIN)/python -m app serve
+
+check: $(VENV)/runtime ## validate settings and tools, and show the tools
+	$(BIN)/python -m app check
+
+test: lint types imports unit ## everything that has to hold; what CI runs
+
+lint: $(VENV)/development
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(VENV)/development
+	$(BIN)/mypy
+
+imports: $(VENV)/development
+	$(BIN)/lint-imports --no-cache
+
+unit: $(VENV)/development
+	$(BIN)/python -m pytest --cov --cov-report=term
+
+format: $(VENV)/development ## put the code in form
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+hundred: $(VENV)/development ## the unit suite a hundred times: a test that fails now and then is a fault
+	for turn in $$(seq 100); do echo "turn $$turn" && $(BIN)/python -m pytest -q || exit 1; done
+
+real-model: $(VENV)/real-model ## drive a real llama.cpp server (downloads 130 MB once)
+	$(BIN)/python -m pytest -m real_model -rs
+
+lock: $(VENV)/development ## write the lock files anew from pyproject.toml
+	$(PIP) install uv
+	$(BIN)/uv pip compile pyproject.toml $(LOCK) --output-file requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --group dev --constraint requirements.lock $(LOCK) --output-file requirements-dev.lock
+	$(BIN)/uv pip compile --group pyproject.toml:real-model --no-deps $(LOCK) --output-file requirements-real-model.lock
+
+LOCK := --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --quiet
+
+image: ## build the container image
+	docker build --tag $(IMAGE) .
+
+container-test: ## build the image and show that it serves, as nobody and on a read-only file system
+	.ci/container-test
+
+clean: ## remove everything that was made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .coverage build dist *.egg-info
+
+# A virtual environment never has anything but what its lock says: another lock makes another one.
+$(VENV)/runtime: requirements.lock
+	$(if $(PYTHON),,$(error Python 3.11 or newer is needed; name it with PYTHON=/path/to/python))
+	$(PYTHON) -m venv --clear $(VENV)
+	$(PIP) install --require-hashes --requirement requirements.lock
+	touch $@
+
+$(VENV)/development: $(VENV)/runtime requirements-dev.lock
+	$(PIP) install --require-hashes --requirement requirements-dev.lock
+	touch $@
+
+$(VENV)/real-model: $(VENV)/development requirements-real-model.lock
+	$(PIP) install --require-hashes --no-deps --requirement requirements-real-model.lock
+	touch $@
