@@ -142,16 +142,24 @@ async def test_uncounted_tools_are_never_refused_and_use_up_no_ones_calls(stream
 
 
 at_each_limit = pytest.mark.parametrize(
-    ("field", "kind", "limit", "earlier", "message"),
+    ("field", "kind", "earlier", "message"),
     [
-        ("per_tool", "calls_per_tool", 40, [asking("depth", 40)], asking("depth", 1, since=40)),
-        ("total", "total_calls", 150, [asking(f"tool_{n}", 30) for n in range(5)], asking("depth", 1)),
-        ("rounds", "rounds", 25, [asking("depth", 1, since=n) for n in range(24)], asking("depth", 1, since=24)),
-        ("identical", "identical_calls", 3, [tool_calls(("depth", {}))] * 3, tool_calls(("depth", {}))),
+        ("per_tool", "calls_per_tool", [asking("depth", 40)], asking("depth", 1, since=40)),
+        ("total", "total_calls", [asking(f"tool_{n}", 30) for n in range(5)], asking("depth", 1)),
+        ("rounds", "rounds", [asking("depth", 1, since=n) for n in range(24)], asking("depth", 1, since=24)),
+        ("identical", "identical_calls", [tool_calls(("depth", {}))] * 3, tool_calls(("depth", {}))),
     ],
     ids=["per tool", "total", "rounds", "identical"],
 )
 """Histories of a turn that reach one of the default limits and no other, and the call that is one too many."""
+
+
+@pytest.mark.parity(79)
+def test_the_limits_are_forty_calls_of_a_tool_150_in_all_25_rounds_and_three_times_the_same() -> None:
+    limits = ToolCallLimits()
+
+    assert (limits.per_tool, limits.total, limits.rounds, limits.identical) == (40, 150, 25, 3)
+    assert limits.on_limit == "raise"
 
 
 @both_modes
@@ -159,15 +167,14 @@ at_each_limit = pytest.mark.parametrize(
 @pytest.mark.parity(79)
 @pytest.mark.fault("L01")
 async def test_there_are_limits_without_any_configuration(
-    stream: bool, field: str, kind: str, limit: int, earlier: list[AssistantMessage], message: AssistantMessage
+    stream: bool, field: str, kind: str, earlier: list[AssistantMessage], message: AssistantMessage
 ) -> None:
     history = [part for asked in earlier for part in answered(asked)]
 
     done = await run(message, stream=stream, limits=ToolCallLimits(), history=(QUESTION, *history))
     one_before = await run(message, stream=stream, limits=ToolCallLimits(), history=(QUESTION, *history[2:]))
 
-    assert getattr(ToolCallLimits(), field) == limit
-    assert (breach_of(done).kind, breach_of(done).limit) == (kind, limit)
+    assert (breach_of(done).kind, breach_of(done).limit) == (kind, getattr(ToolCallLimits(), field))
     assert one_before.execution.breach is None
 
 
@@ -175,11 +182,11 @@ async def test_there_are_limits_without_any_configuration(
 @at_each_limit
 @pytest.mark.parity(80)
 async def test_each_limit_can_be_switched_off_by_itself(
-    stream: bool, field: str, kind: str, limit: int, earlier: list[AssistantMessage], message: AssistantMessage
+    stream: bool, field: str, kind: str, earlier: list[AssistantMessage], message: AssistantMessage
 ) -> None:
     history = (QUESTION, *(part for asked in earlier for part in answered(asked)))
     switched_off: dict[str, Any] = {field: None}
-    alone: dict[str, Any] = {field: limit}
+    alone: dict[str, Any] = {field: getattr(ToolCallLimits(), field)}
 
     off = await run(message, stream=stream, limits=replace(ToolCallLimits(), **switched_off), history=history)
     others_off = await run(message, stream=stream, limits=replace(UNLIMITED, **alone), history=history)
