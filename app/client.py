@@ -141,7 +141,18 @@ class ChatClient:
         if tool_calling and not self._tool_calling:
             raise ConfigurationError("tool calling is switched off for this client; a request cannot switch it on")
         call_next = self._without_loop if tool_calling is False or not self._tool_calling else self._with_loop
-        return call_next(self._completed(request))
+        return call_next(self.completed(request))
+
+    def completed(self, request: ChatRequest) -> ChatRequest:
+        """The request with what it leaves open filled in from the client and the model, as `run` sends it."""
+        options = request.options.over(self._options)
+        if options.tools is None and self._tools:
+            options = replace(options, tools=tuple(tool for tool in self.tools if tool.metadata.default))
+        options = options.over(self._model.default_options)
+        messages = request.messages
+        if self._system and not any(isinstance(message, SystemMessage) for message in messages):
+            messages = (SystemMessage(self._system), *messages)
+        return replace(request, prompt=Prompt(messages, options))
 
     async def call(
         self,
@@ -224,14 +235,3 @@ class ChatClient:
             )
             options = replace(options, tools=offered)
         return ChatRequest(Prompt(messages, options), conversation_id=conversation_id, attributes=attributes or EMPTY)
-
-    def _completed(self, request: ChatRequest) -> ChatRequest:
-        """The request with what it leaves open filled in from the client and the model."""
-        options = request.options.over(self._options)
-        if options.tools is None and self._tools:
-            options = replace(options, tools=tuple(tool for tool in self.tools if tool.metadata.default))
-        options = options.over(self._model.default_options)
-        messages = request.messages
-        if self._system and not any(isinstance(message, SystemMessage) for message in messages):
-            messages = (SystemMessage(self._system), *messages)
-        return replace(request, prompt=Prompt(messages, options))

@@ -16,7 +16,7 @@ Differs from Spring AI:
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Self
@@ -37,7 +37,7 @@ from app.chat import (
     RoundCompleted,
     SystemMessage,
 )
-from app.tooling import ToolCallingManager, ToolExecution, ToolOutcome
+from app.tooling import ToolCallingManager, ToolEvents, ToolExecution
 
 _FREE_CHOICES = frozenset({None, "auto", "none"})
 _UNFINISHED = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER})
@@ -157,7 +157,7 @@ class ToolCallingAdvisor(ToolAdvisor):
         finally:
             await self.finalize_loop(turn.request, turn.so_far)
 
-    def _run_tools(self, answer: ChatResponse, turn: _Turn) -> AsyncGenerator[ToolOutcome, None]:
+    def _run_tools(self, answer: ChatResponse, turn: _Turn) -> ToolEvents:
         request = turn.request
         return self._manager.stream(
             answer.message,

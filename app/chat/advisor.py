@@ -16,7 +16,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from app.chat.events import ChatEvents, Completed, RoundStarted
+from app.chat.events import ChatEvents, Completed, RoundStarted, ToolCallReady
 from app.chat.model import ChatModel
 from app.chat.prompt import ChatRequest
 from app.chat.response import ChatResponse
@@ -79,10 +79,16 @@ class BaseAdvisor:
 
 
 async def call_model(model: ChatModel, request: ChatRequest) -> ChatEvents:
-    """The end of every chain, and the one place where `request.stream` decides."""
+    """The end of every chain, and the one place where `request.stream` decides.
+
+    Tool calls are told in both modes, so that the events of a run say what its tools were asked.
+    """
     yield RoundStarted(request.round)
     if not request.stream:
-        yield Completed(await model.call(request.prompt))
+        response = await model.call(request.prompt)
+        for call in response.tool_calls:
+            yield ToolCallReady(call)
+        yield Completed(response)
         return
     async with aclosing(model.stream(request.prompt)) as events:
         async for event in events:

@@ -35,6 +35,15 @@ class Runs:
         """Whether new runs are refused because the gateway is on its way out."""
         return self._draining
 
+    def check_open(self) -> None:
+        """Refuse work that is no run while the gateway is on its way out.
+
+        Raises:
+            ShuttingDown: it is.
+        """
+        if self._draining:
+            raise ShuttingDown("the gateway is shutting down; ask again in a moment")
+
     def start(self, request: ChatRequest, *, tool_calling: bool | None = None) -> Run:
         """Begin a run. It goes on by itself until it ends or is cancelled.
 
@@ -48,8 +57,7 @@ class Runs:
             ShuttingDown: the gateway is on its way out.
             ConfigurationError: see `ChatClient.run`.
         """
-        if self._draining:
-            raise ShuttingDown("the gateway is shutting down; ask again in a moment")
+        self.check_open()
         if self._max_active is not None and self.active >= self._max_active:
             raise GatewayFull(f"{self.active} runs are going, as many as may; ask again in a moment")
         conversation = request.conversation_id

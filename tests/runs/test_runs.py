@@ -1,0 +1,418 @@
+"""Runs: a request driven once through the chain, written down, read by whoever comes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.advisors.memory import MemoryAdvisor
+from app.chat import (
+    AssistantMessage,
+    BaseAdvisor,
+    ChatEvents,
+    ChatRequest,
+    ChatResponse,
+    Completed,
+    FinishReason,
+    ModelProtocolError,
+    ModelUnavailable,
+    Prompt,
+    RoundCompleted,
+    RoundStarted,
+    TextDelta,
+    ToolCallErrored,
+    ToolCallReady,
+    ToolCallSucceeded,
+    ToolRun,
+    Usage,
+)
+from app.client import ChatClient
+from app.memory import InMemoryChatMemory
+from app.providers.scripted import Cut, Reply, ScriptedModel, tool_calls
+from app.runs import (
+    ConversationBusy,
+    Entry,
+    GatewayFull,
+    Run,
+    RunCancelled,
+    RunCompleted,
+    RunEvent,
+    RunFailed,
+    Runs,
+    RunStarted,
+    ShuttingDown,
+)
+from app.runs.fold import Fold
+from tests.support.asking import both_modes
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def request(text: str = "Hello", *, stream: bool = False, conversation_id: str | None = None) -> ChatRequest:
+    return ChatRequest(Prompt.of(text), stream=stream, conversation_id=conversation_id)
+
+
+async def entries(run: Run) -> list[Entry]:
+    return [entry async for batch in run.journal.follow() for entry in batch]
+
+
+async def events(run: Run) -> list[RunEvent]:
+    return [entry.event for entry in await entries(run)]
+
+
+class Gate:
+    """A reply that waits until it is let go."""
+
+    def __init__(self, reply: Reply = "at last") -> None:
+        self.reached, self.go, self.left = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.reply = reply
+
+    async def __call__(self, prompt: Prompt) -> Reply:
+        try:
+            self.reached.set()
+            await self.go.wait()
+        finally:
+            self.left.set()
+        return self.reply
+
+
+# --- what is written
+
+
+@both_modes
+async def test_a_run_is_its_numbered_events(*, stream: bool) -> None:
+    model = ScriptedModel(tool_calls(("add", {"a": 2, "b": 3})), "Five", usage=Usage(1, 1, 2))
+    run = Runs(ChatClient(model, tools=[add])).start(request(stream=stream))
+
+    written = await entries(run)
+
+    assert [entry.seq for entry in written] == list(range(1, len(written) + 1))
+    kept = (RunStarted, RoundStarted, ToolCallSucceeded, RoundCompleted, RunCompleted)
+    assert [(entry.round, type(entry.event)) for entry in written if isinstance(entry.event, kept)] == [
+        (None, RunStarted),
+        (1, RoundStarted),
+        (1, ToolCallSucceeded),
+        (1, RoundCompleted),
+        (2, RoundStarted),
+        (2, RoundCompleted),
+        (None, RunCompleted),
+    ]
+
+
+@both_modes
+async def test_the_answer_is_the_one_in_the_last_event(*, stream: bool) -> None:
+    run = Runs(ChatClient(ScriptedModel("Hi"))).start(request(stream=stream))
+
+    answer = await run.result()
+
+    assert (await events(run))[-1] == RunCompleted(answer)
+    assert answer.content == "Hi"
+
+
+@both_modes
+async def test_an_advisor_that_answers_by_itself_makes_no_round(*, stream: bool) -> None:
+    class Canned(BaseAdvisor):
+        async def advise(self, request: ChatRequest, call_next: Any) -> ChatEvents:
+            yield TextDelta("No.")
+            yield Completed(ChatResponse(AssistantMessage("No.")))
+
+    run = Runs(ChatClient(ScriptedModel(), advisors=[Canned(1)])).start(request(stream=stream))
+
+    assert [type(event) for event in await events(run)] == [RunStarted, TextDelta, RunCompleted]
+
+
+@pytest.mark.fault("S01", "U19")
+@both_modes
+async def test_a_run_that_breaks_ends_with_its_error(*, stream: bool) -> None:
+    run = Runs(ChatClient(ScriptedModel(Cut("half", ModelProtocolError("cut"))))).start(request(stream=stream))
+
+    with pytest.raises(ModelProtocolError):
+        await run.result()
+    last = (await events(run))[-1]
+
+    assert isinstance(last, RunFailed)
+    assert str(last.error) == "cut"
+
+
+@both_modes
+async def test_a_chain_that_ends_without_an_answer_is_a_failure(*, stream: bool) -> None:
+    class Silent(BaseAdvisor):
+        async def advise(self, request: ChatRequest, call_next: Any) -> ChatEvents:
+            for event in ():
+                yield event
+
+    run = Runs(ChatClient(ScriptedModel(), advisors=[Silent(1)])).start(request(stream=stream))
+
+    with pytest.raises(RuntimeError, match="without Completed"):
+        await run.result()
+
+
+async def test_a_failure_is_logged_once_with_its_run_and_a_fault_of_ours_with_its_place(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    runs = Runs(ChatClient(ScriptedModel(ModelUnavailable("connection refused"), KeyError("bug"))))
+    for _ in range(2):
+        await asyncio.wait([runs.start(request()).task])
+
+    expected, ours = caplog.records
+    assert (expected.levelno, expected.exc_info) == (logging.WARNING, None)
+    assert "ModelUnavailable: connection refused" in expected.message
+    assert ours.levelno == logging.ERROR
+    assert ours.exc_info is not None
+
+
+# --- waiting for the first event
+
+
+async def test_answering_returns_with_the_models_first_event() -> None:
+    run = Runs(ChatClient(ScriptedModel("Hi"))).start(request(stream=True))
+
+    await run.answering(timeout=10)
+
+    assert TextDelta("Hi") in [entry.event for entry in await anext(run.journal.follow())]
+
+
+async def test_answering_gives_up_when_its_time_is_over() -> None:
+    gate = Gate()
+    run = Runs(ChatClient(ScriptedModel(gate))).start(request(stream=True))
+    await gate.reached.wait()
+
+    await run.answering(timeout=0)
+
+    assert not run.task.done()
+    run.cancel()
+    await run.result()
+
+
+async def test_answering_raises_what_happened_before_the_models_first_event() -> None:
+    run = Runs(ChatClient(ScriptedModel(ModelUnavailable("down")))).start(request(stream=True))
+
+    with pytest.raises(ModelUnavailable):
+        await run.answering(timeout=10)
+
+
+async def test_answering_does_not_raise_what_happens_after_the_models_first_event() -> None:
+    run = Runs(ChatClient(ScriptedModel(Cut("half", ModelUnavailable("down"))))).start(request(stream=True))
+    await asyncio.wait([run.task])
+
+    await run.answering(timeout=10)
+
+
+# --- cancelling
+
+
+@both_modes
+async def test_cancelling_stops_the_model_call_and_keeps_what_was_done(*, stream: bool) -> None:
+    gate = Gate()
+    model = ScriptedModel(tool_calls(("add", {"a": 2, "b": 3})), gate, usage=Usage(1, 1, 2))
+    run = Runs(ChatClient(model, tools=[add])).start(request(stream=stream))
+    await gate.reached.wait()
+
+    run.cancel()
+    run.cancel()
+    answer = await run.result()
+
+    assert gate.left.is_set()
+    assert (await events(run))[-1] == RunCancelled(answer)
+    assert (answer.finish_reason, answer.content) == (FinishReason.CANCELLED, "")
+    assert [(ran.name, ran.arguments, ran.result) for ran in answer.tool_runs] == [("add", '{"a": 2, "b": 3}', "5")]
+    assert answer.usage == Usage(1, 1, 2)
+
+
+@both_modes
+async def test_cancelling_stops_the_tools(*, stream: bool) -> None:
+    running, stopped = asyncio.Event(), asyncio.Event()
+
+    async def endless() -> str:
+        """Run for ever."""
+        try:
+            running.set()
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return "never"
+
+    run = Runs(ChatClient(ScriptedModel(tool_calls(("endless", {}))), tools=[endless])).start(request(stream=stream))
+    await running.wait()
+    run.cancel()
+
+    assert (await run.result()).finish_reason is FinishReason.CANCELLED
+    assert stopped.is_set()
+
+
+async def test_a_run_cancelled_before_it_began_asks_nobody() -> None:
+    model = ScriptedModel("Hi")
+    run = Runs(ChatClient(model)).start(request())
+
+    run.cancel()
+
+    assert (await run.result()).finish_reason is FinishReason.CANCELLED
+    assert model.prompts == []
+
+
+async def test_cancelling_a_run_that_has_ended_changes_nothing() -> None:
+    run = Runs(ChatClient(ScriptedModel("Hi"))).start(request())
+    await run.result()
+
+    run.cancel()
+
+    assert (await run.result()).content == "Hi"
+
+
+@pytest.mark.fault("M05")
+@both_modes
+async def test_nothing_of_a_cancelled_turn_is_remembered(*, stream: bool) -> None:
+    gate, memory = Gate(), InMemoryChatMemory()
+    model = ScriptedModel(tool_calls(("add", {"a": 2, "b": 3})), gate)
+    client = ChatClient(model, tools=[add], advisors=[MemoryAdvisor(memory)])
+    run = Runs(client).start(request(stream=stream, conversation_id="c"))
+    await gate.reached.wait()
+
+    run.cancel()
+    await run.result()
+
+    assert await memory.get("c") == ()
+
+
+# --- many runs
+
+
+@pytest.mark.fault("M11")
+async def test_a_conversation_has_one_run_at_a_time() -> None:
+    gate = Gate()
+    runs = Runs(ChatClient(ScriptedModel(gate, "Hi")))
+    first = runs.start(request(conversation_id="c"))
+
+    with pytest.raises(ConversationBusy, match="'c'"):
+        runs.start(request(conversation_id="c"))
+    gate.go.set()
+    await first.result()
+
+    assert (await runs.start(request(conversation_id="c")).result()).content == "Hi"
+
+
+async def test_runs_without_a_conversation_do_not_wait_for_each_other() -> None:
+    runs = Runs(ChatClient(ScriptedModel(forever="Hi")))
+
+    answers = await asyncio.gather(*(runs.start(request()).result() for _ in range(10)))
+
+    assert len(answers) == 10
+    assert runs.active == 0
+
+
+async def test_no_more_runs_than_may_go_at_once() -> None:
+    gate = Gate()
+    runs = Runs(ChatClient(ScriptedModel(gate)), max_active=1)
+    first = runs.start(request())
+
+    with pytest.raises(GatewayFull, match="as many as may"):
+        runs.start(request())
+
+    gate.go.set()
+    await first.result()
+
+
+async def test_draining_refuses_new_runs_and_lets_old_ones_end() -> None:
+    gate = Gate()
+    runs = Runs(ChatClient(ScriptedModel(gate)))
+    run = runs.start(request())
+    await gate.reached.wait()
+
+    draining = asyncio.create_task(runs.drain(timeout=60))
+    await asyncio.sleep(0)
+    with pytest.raises(ShuttingDown):
+        runs.start(request())
+    gate.go.set()
+    await draining
+
+    assert runs.draining
+    assert (await run.result()).content == "at last"
+
+
+async def test_draining_ends_what_does_not_end_in_time() -> None:
+    gate = Gate()
+    runs = Runs(ChatClient(ScriptedModel(gate)))
+    run = runs.start(request())
+    await gate.reached.wait()
+
+    await runs.drain(timeout=0)
+
+    with pytest.raises(ShuttingDown):
+        await run.result()
+    assert (gate.left.is_set(), runs.active) == (True, 0)
+
+
+async def test_draining_an_idle_gateway_returns_at_once() -> None:
+    await Runs(ChatClient(ScriptedModel())).drain(timeout=60)
+
+
+# --- the fold
+
+
+REPLIES: st.SearchStrategy[Reply] = st.one_of(
+    st.text(max_size=30).map(AssistantMessage),
+    st.builds(AssistantMessage, st.text(max_size=20), reasoning=st.text(min_size=1, max_size=10)),
+)
+ROUNDS: st.SearchStrategy[Reply] = st.lists(
+    st.tuples(st.sampled_from(["add", "missing"]), st.fixed_dictionaries({"a": st.integers(0, 9), "b": st.integers()})),
+    min_size=1,
+    max_size=3,
+).map(lambda calls: tool_calls(*calls, content="Looking"))
+
+
+@pytest.mark.fault("M13")
+@given(st.lists(ROUNDS, max_size=3), REPLIES)
+def test_the_folded_stream_is_the_blocking_answer(rounds: list[Reply], last: Reply) -> None:
+    async def both() -> None:
+        answers: list[ChatResponse] = []
+        for stream in (False, True):
+            fold = Fold()
+            model = ScriptedModel(*rounds, last, usage=Usage(1, 2, 3))
+            run = Runs(ChatClient(model, tools=[add])).start(request(stream=stream))
+            answers.append(await run.result())
+            for event in await events(run):
+                if not isinstance(event, RunStarted | RunCompleted | RunCancelled | RunFailed):
+                    fold.add(event)
+        answers.append(fold.response(answers[1].finish_reason))
+        assert comparable(answers[0]) == comparable(answers[1]) == comparable(answers[2])
+
+    asyncio.run(both())
+
+
+def comparable(answer: ChatResponse) -> tuple[Any, ...]:
+    """An answer without what differs from run to run."""
+    timeless: Callable[[ToolRun], Any] = lambda run: (run.round, run.id, run.arguments, run.result, run.error)  # noqa: E731
+    message = answer.message
+    return (
+        (message.content, message.reasoning, message.tool_calls),
+        answer.finish_reason,
+        answer.usage,
+        answer.rounds,
+        [timeless(run) for run in answer.tool_runs],
+    )
+
+
+def test_a_result_whose_call_was_not_seen_is_kept() -> None:
+    fold = Fold()
+    fold.add(RoundStarted(2))
+    fold.add(ToolCallErrored("c", "t", "no", 1.0))
+
+    assert fold.response(FinishReason.CANCELLED).tool_runs == (ToolRun(2, "c", "t", "{}", None, "no", 1.0),)
+
+
+def test_calls_that_are_ready_give_their_arguments_to_the_result() -> None:
+    fold = Fold()
+    call = tool_calls(("add", {"a": 1})).tool_calls[0]
+    for event in (RoundStarted(1), ToolCallReady(call), ToolCallSucceeded(call.id, "add", "1", 2.0)):
+        fold.add(event)
+
+    assert fold.response(FinishReason.DEADLINE).tool_runs == (ToolRun(1, call.id, "add", '{"a": 1}', "1", None, 2.0),)
