@@ -68,7 +68,7 @@ def _none_for_a_word(value: object) -> object:
 
 
 def _lower(value: object) -> object:
-    return value.strip().lower() if isinstance(value, str) else value
+    return value.lower() if isinstance(value, str) else value
 
 
 def _base_url(value: str) -> str:
@@ -253,9 +253,13 @@ class RunsSettings(_Section):
 
 
 class LoggingSettings(_Section):
-    """How much is logged; where to and in which form is said in `logging.toml`."""
+    """How much is logged, over what `logging.toml` says."""
 
-    level: Annotated[Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_lower)] = "info"
+    level: Annotated[
+        Literal["debug", "info", "warning", "error", "critical"] | None,
+        BeforeValidator(_lower),
+        BeforeValidator(_stripped),
+    ] = None
 
 
 class Settings(BaseSettings):
