@@ -4,6 +4,7 @@ from app.advisors.compat import BlockingAdvise, CallAdvisor, CallNextBlocking, S
 from app.advisors.memory import MemoryAdvisor
 from app.advisors.safeguard import SafeguardAdvisor
 from app.advisors.structured_output import StructuredOutputAdvisor
+from app.advisors.tool_calling import ToolAdvisor, ToolCallingAdvisor
 from app.advisors.trace import TraceAdvisor
 
 __all__ = [
@@ -15,5 +16,7 @@ __all__ = [
     "StreamAdvisor",
     "StreamingAdvise",
     "StructuredOutputAdvisor",
+    "ToolAdvisor",
+    "ToolCallingAdvisor",
     "TraceAdvisor",
 ]
