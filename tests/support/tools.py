@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from app.chat import ToolContext, ToolDefinition, ToolMetadata
 from app.tooling.threads import ToolThreads
+from tests.support.gates import PATIENCE
 
 Behaviour: TypeAlias = Callable[[str, ToolContext], Awaitable[Any]]
 
@@ -75,8 +76,8 @@ class Held:
 
     Attributes:
         tool: the tool; its result is its arguments.
-        began: released once for each call that began.
         let_go: set to let all calls go on.
+        ended: set when a call has ended, in whatever way.
         running: how many calls are running.
         most: how many ran at once at most.
         cancelled: how many were cancelled while they waited.
@@ -84,15 +85,22 @@ class Held:
 
     def __init__(self, name: str = "held", **metadata: Any) -> None:
         self.tool = HandWrittenTool(name, self._wait, **metadata)
-        self.began = asyncio.Semaphore(0)
         self.let_go = asyncio.Event()
+        self.ended = asyncio.Event()
         self.running = 0
         self.most = 0
         self.cancelled = 0
+        self._began = asyncio.Semaphore(0)
+
+    async def begun(self, count: int = 1) -> None:
+        """Wait until so many more calls have begun."""
+        async with asyncio.timeout(PATIENCE):
+            for _ in range(count):
+                await self._began.acquire()
 
     async def _wait(self, arguments: str, _: ToolContext) -> str:
         async with self._counted():
-            self.began.release()
+            self._began.release()
             await self.let_go.wait()
             return arguments
 
@@ -107,3 +115,4 @@ class Held:
             raise
         finally:
             self.running -= 1
+            self.ended.set()
