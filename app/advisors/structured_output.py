@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from app.advisors.rounds import continued, swallowed
 from app.chat import (
@@ -89,13 +89,20 @@ class StructuredOutputAdvisor(Generic[T]):
         """An advisor for answers of a type.
 
         Args:
-            type_: what pydantic can read from JSON: a model, a dataclass, a TypedDict. Many model servers take
-                only schemas of objects.
+            type_: what pydantic can read from JSON: a model, a dataclass, a TypedDict (on Python 3.11 that of
+                typing_extensions). Many model servers take only schemas of objects.
             max_attempts: see the class.
             in_prompt: see the class.
             order: see the class.
+
+        Raises:
+            ConfigurationError: the type has no JSON form.
         """
-        adapter: TypeAdapter[T] = TypeAdapter(type_)
+        try:
+            adapter: TypeAdapter[T] = TypeAdapter(type_)
+            schema = adapter.json_schema()
+        except PydanticUserError as error:
+            raise ConfigurationError(f"{type_!r} cannot be read from JSON: {error.message}") from error
 
         def validate(text: str) -> T:
             try:
@@ -104,7 +111,7 @@ class StructuredOutputAdvisor(Generic[T]):
                 raise ValueError(_problems(error)) from None
 
         return cls(
-            adapter.json_schema(),
+            schema,
             validate,
             name=_NOT_IN_A_NAME.sub("_", type_.__name__)[:64],
             max_attempts=max_attempts,

@@ -76,6 +76,7 @@ async def run(
     advisors: Iterable[Advisor],
     model: ChatModel,
     prompt: str | Sequence[Message] = "Hello",
+    /,
     *,
     stream: bool,
     conversation_id: str | None = None,
