@@ -96,16 +96,17 @@ class StreamAdvisor:
     async def advise(self, request: ChatRequest, call_next: CallNext) -> ChatEvents:
         """Run the events through the function. See `Advisor.advise`."""
         below = _InPieces(call_next)
-        passed_on = _LastText()
         given: ChatResponse | None = None
         async with aclosing(self._function(request, below.call)) as events:
             async for event in events:
-                passed_on.add(event)
+                below.passed_on.add(event)
                 if isinstance(event, Completed):
                     given = event.response
-                elif request.stream or not isinstance(event, _PIECES_OF_A_STREAM):
+                    continue
+                is_shown = request.stream and not below.is_retelling
+                if is_shown or not isinstance(event, _PIECES_OF_A_STREAM):
                     yield event
-        yield Completed(below.answer(given, passed_on.text))
+        yield Completed(below.answer(given))
 
 
 class _BlockingCalls:
@@ -155,28 +156,41 @@ class _BlockingCalls:
 
 
 class _InPieces:
-    """The rest of the chain as a streaming function sees it: the answer's text comes as deltas in every mode."""
+    """The rest of the chain as a streaming function sees it: the answer's text comes as deltas in every mode.
+
+    Attributes:
+        passed_on: the text that the function makes of it.
+        is_retelling: whether it is being told a text that is no part of a stream: a blocking answer, or a tool's
+            result that is the answer.
+    """
 
     def __init__(self, call_next: CallNext) -> None:
+        self.passed_on = _LastText()
+        self.is_retelling = False
+        self._heard = _LastText()
         self._call_next = call_next
         self._response: ChatResponse | None = None
-        self._told = _LastText()
 
     async def call(self, request: ChatRequest) -> ChatEvents:
-        """The chain's events, with deltas of what had none: a blocking answer, a result that is the answer."""
+        """The chain's events, and deltas of the answer where there were none that say the same."""
+        self.is_retelling = False
         async with aclosing(self._call_next(request)) as events:
             async for event in events:
                 if isinstance(event, Completed):
                     self._response = event.response
-                    for piece in _pieces(event.response.message):
-                        if not self._told.has(piece):
-                            self._told.add(piece)
+                    if event.response.content != self._heard.text:
+                        self.is_retelling = True
+                        self._heard.clear()
+                        self.passed_on.clear()
+                        for piece in _pieces(event.response.message):
+                            self._heard.add(piece)
                             yield piece
-                self._told.add(event)
+                self._heard.add(event)
                 yield event
 
-    def answer(self, given: ChatResponse | None, text: str) -> ChatResponse:
-        """The answer of a function that yielded `given`, if it did, and `text` in the last round."""
+    def answer(self, given: ChatResponse | None) -> ChatResponse:
+        """The answer of a function that yielded the end `given`, if it did."""
+        text = self.passed_on.text
         response = given or self._response
         if response is None:
             if not text:
@@ -184,32 +198,32 @@ class _InPieces:
             message = AssistantMessage(text)
             return ChatResponse(message, generated=(message,))
         is_its_own = self._response is None or response.content != self._response.content
-        if is_its_own or text == self._told.text:
+        if is_its_own or text == self._heard.text:
             return response
         return response.with_message(replace(response.message, content=text))
 
 
 class _LastText:
-    """The deltas of text and reasoning of the round that is going."""
+    """The text of the round that is going."""
 
     def __init__(self) -> None:
-        self._deltas: list[TextDelta | ReasoningDelta] = []
+        self._deltas: list[str] = []
 
     @property
     def text(self) -> str:
-        """The text, joined."""
-        return "".join(delta.text for delta in self._deltas if isinstance(delta, TextDelta))
+        """The text so far."""
+        return "".join(self._deltas)
 
     def add(self, event: ChatEvent) -> None:
         """Take the next event."""
         if isinstance(event, RoundStarted):
-            self._deltas.clear()
-        elif isinstance(event, (TextDelta, ReasoningDelta)):
-            self._deltas.append(event)
+            self.clear()
+        elif isinstance(event, TextDelta):
+            self._deltas.append(event.text)
 
-    def has(self, kind: TextDelta | ReasoningDelta) -> bool:
-        """Whether there is a delta of the same kind."""
-        return any(type(delta) is type(kind) for delta in self._deltas)
+    def clear(self) -> None:
+        """Begin anew."""
+        self._deltas.clear()
 
 
 def _pieces(message: AssistantMessage) -> list[TextDelta | ReasoningDelta]:

@@ -97,7 +97,7 @@ async def test_nothing_is_stored_while_the_turn_is_going(*, stream: bool) -> Non
     held = Held("sound")
     harbour = Harbour(LOOK, DEEP, tools=[held.tool])
     running = asyncio.create_task(harbour.ask(DEPTH, stream=stream))
-    await asyncio.wait_for(held.began.acquire(), 5)
+    await held.begun()
     assert await harbour.remembered() == ()
     held.let_go.set()
     await running
@@ -158,7 +158,7 @@ async def test_a_turn_cancelled_while_a_tool_runs_leaves_memory_fit_for_the_next
     harbour = Harbour(LOOK, DEEP, tools=[held.tool])
     await harbour.memory.append("trip", (HELLO, HI))
     running = asyncio.create_task(harbour.ask(DEPTH, stream=stream))
-    await asyncio.wait_for(held.began.acquire(), 5)
+    await held.begun()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
