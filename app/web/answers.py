@@ -1,0 +1,62 @@
+"""An answer as the document that goes out: of `/chat`, and as the data of a stream's last event."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.chat import ChatResponse, ToolRun, Usage
+
+
+def answer_document(response: ChatResponse, *, run_id: str, conversation_id: str | None, model: str) -> dict[str, Any]:
+    """The answer with all its fields.
+
+    Args:
+        response: what the run gave.
+        run_id: becomes the answer's `id`.
+        conversation_id: under which id the turn is remembered.
+        model: what the answer is labelled with where the model server told no name.
+    """
+    message = response.message
+    return {
+        "id": run_id,
+        "conversation_id": conversation_id,
+        "model": response.model or model,
+        "content": message.content,
+        "reasoning": message.reasoning,
+        "refusal": message.refusal,
+        "finish_reason": response.finish_reason.value,
+        "tool_calls": [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls],
+        "tool_runs": [_tool_run(run) for run in response.tool_runs],
+        "usage": usage_document(response.usage),
+        "rounds": [
+            {"finish_reason": one.finish_reason.value, "usage": usage_document(one.usage)} for one in response.rounds
+        ],
+    }
+
+
+def usage_document(usage: Usage) -> dict[str, int | None]:
+    """Tokens, null where unknown."""
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+    }
+
+
+def milliseconds(ms: float) -> float:
+    """A time to the tenth: what is behind it is noise."""
+    return round(ms, 1)
+
+
+def _tool_run(run: ToolRun) -> dict[str, Any]:
+    outcome = {"result": run.result} if run.error is None else {"error": run.error}
+    return {
+        "round": run.round,
+        "id": run.id,
+        "name": run.name,
+        "arguments": run.arguments,
+        **outcome,
+        "ms": milliseconds(run.ms),
+    }

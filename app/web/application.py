@@ -1,0 +1,55 @@
+"""The ASGI application: routes, error handlers and middleware, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeAlias
+
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+
+from app.web import openapi
+from app.web.errors import HANDLERS, Unexpected
+from app.web.request_ids import HEADER, RequestIds
+from app.web.routes import router
+
+Lifespan: TypeAlias = Callable[[FastAPI], AbstractAsyncContextManager[Mapping[str, Any]]]
+
+
+def application(lifespan: Lifespan, *, version: str, docs: bool = True, cors_origins: Sequence[str] = ()) -> FastAPI:
+    """The application.
+
+    Args:
+        lifespan: yields the `Gateway` that requests work with, as `{"gateway": ...}`.
+        version: of the gateway, for the OpenAPI page.
+        docs: whether `/docs`, `/redoc` and `/openapi.json` are there.
+        cors_origins: origins whose pages may call the gateway from a browser; `*` = all.
+    """
+    app = FastAPI(
+        title="Advisor Gateway",
+        summary="Chat with any OpenAI-compatible model, with tools that the gateway runs.",
+        version=version,
+        lifespan=lifespan,
+        openapi_url="/openapi.json" if docs else None,
+        exception_handlers=HANDLERS,
+        middleware=_middleware(cors_origins),
+        redirect_slashes=False,  # the redirect's address would be made from a header that anyone can send
+    )
+    app.include_router(router)
+    app.openapi = openapi.describe(app)  # type: ignore[method-assign] # the way FastAPI documents
+    return app
+
+
+def _middleware(cors_origins: Sequence[str]) -> list[Middleware]:
+    """Outermost first: an error's answer has its request's id and may be read by a page, too."""
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=list(cors_origins),
+        allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=["*"],
+        expose_headers=["Location", HEADER, "Retry-After"],
+        max_age=600,
+    )
+    return [Middleware(RequestIds), *([cors] if cors_origins else []), Middleware(Unexpected)]

@@ -1,0 +1,74 @@
+"""What routes are given: the application's state, and the body of their request."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias, TypeVar
+
+from fastapi import Depends, Request
+from pydantic import BaseModel
+
+from app.client import ChatClient
+from app.runs import Runs
+from app.tooling import ToolCallingManager
+from app.web.body import read_json, validated
+from app.web.schemas import ChatBody, ToolCallsBody
+
+OWNER = "owner"
+"""Who all callers are, until they are told apart."""
+
+T = TypeVar("T", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """All that routes work with; made when the application starts, and gone when it stops.
+
+    Attributes:
+        client: drives chains, knows the tools and the model.
+        runs: the runs that are going.
+        manager: runs the tool calls of callers who drive the loop.
+        max_body_bytes: how large a request's body may be.
+        commit_after: seconds after which a stream begins though the model has said nothing.
+        heartbeat: seconds of silence after which a stream carries a comment; None = never.
+        drain_time: seconds that runs have to end when the server is told to stop.
+        demo_note: how to configure a model, where the built-in demo answers.
+    """
+
+    client: ChatClient
+    runs: Runs
+    manager: ToolCallingManager
+    max_body_bytes: int
+    commit_after: float
+    heartbeat: float | None
+    drain_time: float
+    demo_note: str | None = None
+
+
+async def _gateway(request: Request) -> Gateway:
+    gateway = request.state.gateway
+    if not isinstance(gateway, Gateway):
+        raise TypeError("the application's lifespan must yield its Gateway as `gateway`")
+    return gateway
+
+
+CurrentGateway: TypeAlias = Annotated[Gateway, Depends(_gateway)]
+
+
+async def _principal() -> str:
+    return OWNER
+
+
+Principal: TypeAlias = Annotated[str, Depends(_principal)]
+
+
+def _body(schema: type[T]) -> Callable[[Request, Gateway], Awaitable[T]]:
+    async def read(request: Request, gateway: CurrentGateway) -> T:
+        return validated(schema, await read_json(request, limit=gateway.max_body_bytes))
+
+    return read
+
+
+Chat: TypeAlias = Annotated[ChatBody, Depends(_body(ChatBody))]
+ToolCalls: TypeAlias = Annotated[ToolCallsBody, Depends(_body(ToolCallsBody))]

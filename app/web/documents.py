@@ -1,0 +1,255 @@
+"""The documents that go out, as pydantic models. They are for the OpenAPI page and for tests.
+
+What is sent is built in `app.web.answers`, `app.web.errors` and `app.web.events`: validating it once more for every
+answer would cost more than making it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from app.chat import FinishReason
+from app.web.schemas import MessageForm
+
+
+class Document(BaseModel):
+    """A JSON object of which every field is always there, unless it says otherwise."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class UsageDocument(Document):
+    """Tokens; null is unknown, which is not 0."""
+
+    input_tokens: int | None
+    output_tokens: int | None
+    total_tokens: int | None
+    cached_tokens: int | None
+    reasoning_tokens: int | None
+
+
+class ToolCallDocument(Document):
+    """A call that the model asks for."""
+
+    id: str
+    name: str
+    arguments: Annotated[str, Field(description="JSON text as the model wrote it; it need not parse.")]
+
+
+class ToolResultDocument(Document):
+    """A call that gave a result."""
+
+    round: int
+    id: str
+    name: str
+    arguments: str
+    result: str
+    ms: float
+
+
+class ToolErrorDocument(Document):
+    """A call that gave an error."""
+
+    round: int
+    id: str
+    name: str
+    arguments: str
+    error: str
+    ms: float
+
+
+class RoundDocument(Document):
+    """One model call."""
+
+    finish_reason: FinishReason
+    usage: UsageDocument
+
+
+class AnswerDocument(Document):
+    """An answer. Reasoning and refusals never enter `content`."""
+
+    id: str
+    conversation_id: str | None
+    model: str
+    content: Annotated[str, Field(description="Text of the last round.")]
+    reasoning: str | None
+    refusal: str | None
+    finish_reason: FinishReason
+    tool_calls: Annotated[list[ToolCallDocument], Field(description="Calls that are left for the caller to run.")]
+    tool_runs: list[ToolResultDocument | ToolErrorDocument]
+    usage: UsageDocument
+    rounds: list[RoundDocument]
+
+
+class FieldErrorDocument(Document):
+    """One thing in a body that does not fit."""
+
+    loc: Annotated[list[str | int], Field(description="Where; empty = the body itself.")]
+    message: str
+
+
+class ProblemDocument(Document):
+    """What went wrong (RFC 9457). Fields with a default are there only where they say something."""
+
+    type: Annotated[str, Field(description="A stable name of the kind of problem.")]
+    title: str
+    status: int
+    detail: str
+    request_id: str
+    errors: Annotated[list[FieldErrorDocument], Field(description="422: all that does not fit.")] = []
+    code: Annotated[str, Field(description="The model server's own error code.")] = ""
+    upstream_status: Annotated[int, Field(description="The HTTP status of the model server.")] = 0
+    retry_after: Annotated[int, Field(description="Seconds, as in the header `Retry-After`.")] = 0
+
+
+class ToolDocument(Document):
+    """A tool that requests can name."""
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+    default: Annotated[bool, Field(description="Whether it is offered to requests that name no tools.")]
+    return_direct: bool
+    sequential: bool
+    idempotent: bool
+    timeout: Annotated[float | None, Field(description="Seconds; null = as the gateway is configured.")]
+    max_calls: Annotated[int | None, Field(description="Per turn; null = as the gateway is configured.")]
+
+
+class ToolsDocument(Document):
+    """All tools."""
+
+    tools: list[ToolDocument]
+
+
+class ToolCallsDocument(Document):
+    """The history that was given, grown by the results."""
+
+    messages: Annotated[list[MessageForm], Field(description="As they were sent, then one tool message a call.")]
+    return_direct: Annotated[bool, Field(description="Whether the results are the answer.")]
+
+
+class AliveDocument(Document):
+    """The process answers."""
+
+    status: Literal["alive"]
+
+
+class ReadyDocument(Document):
+    """The gateway takes requests."""
+
+    status: Literal["ready"]
+    model: str
+    demo: Annotated[bool, Field(description="Whether the built-in demo model answers, not a model server.")]
+    tools: Annotated[int, Field(description="How many tools there are.")]
+    note: Annotated[str, Field(description="Demo only: how to configure a model.")] = ""
+
+
+class _Event(Document):
+    run_id: str
+
+
+class _RoundEvent(_Event):
+    round: int
+
+
+class _CallEvent(_RoundEvent):
+    call_id: str
+    name: str
+
+
+class RunStartedData(_Event):
+    """Data of `run.started`."""
+
+
+class RoundStartedData(_RoundEvent):
+    """Data of `round.started`: a model call begins."""
+
+
+class TextData(_RoundEvent):
+    """Data of `text.delta` and `reasoning.delta`."""
+
+    text: str
+
+
+class ToolCallStartedData(_CallEvent):
+    """Data of `tool_call.started`: the model begins to write a call."""
+
+
+class ToolCallArgumentsData(_CallEvent):
+    """Data of `tool_call.arguments`: a piece of the JSON text."""
+
+    text: str
+
+
+class ToolCallReadyData(_CallEvent):
+    """Data of `tool_call.ready`: the call is written to its end."""
+
+    arguments: str
+
+
+class ToolCallProgressData(_CallEvent):
+    """Data of `tool_call.progress`: what a running tool reports."""
+
+    message: str | None
+    current: float | None
+    total: float | None
+    data: JsonValue
+
+
+class ToolCallResultData(_CallEvent):
+    """Data of `tool_call.result`."""
+
+    result: str
+    ms: float
+
+
+class ToolCallErrorData(_CallEvent):
+    """Data of `tool_call.error`."""
+
+    error: str
+    ms: float
+
+
+class RoundCompletedData(_RoundEvent):
+    """Data of `round.completed`: a model call and its tools have ended."""
+
+    finish_reason: FinishReason
+    usage: UsageDocument
+
+
+class RunAnswerData(AnswerDocument):
+    """Data of `run.completed` and `run.cancelled`: the answer."""
+
+    run_id: str
+    round: Annotated[int, Field(description="Absent where no round had begun.")] = 0
+
+
+class RunFailedData(ProblemDocument):
+    """Data of `run.failed`: the problem document."""
+
+    run_id: str
+    round: Annotated[int, Field(description="Absent where no round had begun.")] = 0
+
+
+EventData: TypeAlias = type[_Event] | type[RunAnswerData] | type[RunFailedData]
+
+EVENTS: dict[str, EventData] = {
+    "run.started": RunStartedData,
+    "round.started": RoundStartedData,
+    "text.delta": TextData,
+    "reasoning.delta": TextData,
+    "tool_call.started": ToolCallStartedData,
+    "tool_call.arguments": ToolCallArgumentsData,
+    "tool_call.ready": ToolCallReadyData,
+    "tool_call.progress": ToolCallProgressData,
+    "tool_call.result": ToolCallResultData,
+    "tool_call.error": ToolCallErrorData,
+    "round.completed": RoundCompletedData,
+    "run.completed": RunAnswerData,
+    "run.cancelled": RunAnswerData,
+    "run.failed": RunFailedData,
+}
+"""The data of every event of a stream."""

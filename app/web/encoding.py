@@ -1,0 +1,65 @@
+"""JSON as we send it: strict, one line, and readable by clients that split on every Unicode line end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic_core import PydanticSerializationError, to_json
+from starlette.responses import Response
+
+_LINE_ENDS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
+"""Some readers of event streams split lines at these. In JSON they only stand in strings, so they can be escaped."""
+
+_DEEPEST = 100
+
+
+def encode(value: Any) -> bytes:
+    """The value as UTF-8 JSON on one line.
+
+    Never fails, whatever a tool or a model handed over: NaN and infinities become null, lone surrogates and bytes
+    that are not UTF-8 become U+FFFD, and what has no JSON form (or holds itself) becomes the name of its type.
+    """
+    try:
+        text = _to_json(value)
+    except (PydanticSerializationError, RecursionError):
+        text = _to_json(_mended(value, ()))
+    for raw, escaped in _LINE_ENDS:
+        text = text.replace(raw, escaped)
+    return text
+
+
+def json_response(document: Any) -> Response:
+    """A document that was made here, as an HTTP response."""
+    return Response(encode(document), media_type="application/json")
+
+
+def _to_json(value: Any) -> bytes:
+    return to_json(value, inf_nan_mode="null", fallback=_fallback)
+
+
+def _fallback(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else _name(value)
+
+
+def _name(value: Any) -> str:
+    return f"<{type(value).__name__}>"
+
+
+def _mended(value: Any, above: tuple[int, ...]) -> Any:
+    """A copy that can be encoded. `above` are the ids of what holds it. Pairs of surrogates become their character."""
+    holders = (*above, id(value))
+    match value:
+        case _ if id(value) in above or len(above) > _DEEPEST:
+            pass
+        case str():
+            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        case bytes():
+            return value.decode("utf-8", "replace")
+        case Mapping():
+            return {_mended(key, holders): _mended(item, holders) for key, item in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_mended(item, holders) for item in value]
+        case bool() | int() | float() | None:
+            return value
+    return _name(value)

@@ -1,0 +1,183 @@
+"""Errors as problem documents (RFC 9457): the one place where an error meets HTTP.
+
+A problem is the same before and after the first byte: as the body of an error response, and as the data of
+`run.failed`. Its `type` is a name that stays; its `detail` is written for whoever caused it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.chat import (
+    ConfigurationError,
+    GatewayError,
+    ModelError,
+    ModelProtocolError,
+    ModelRateLimited,
+    ModelRejected,
+    ModelTimeout,
+    ModelUnavailable,
+    ToolError,
+)
+from app.runs import ConversationBusy, GatewayFull, RunRefused, ShuttingDown
+from app.web.body import BodyInvalid, BodyNotJson, BodyTooLarge
+from app.web.encoding import encode
+from app.web.request_ids import current_request_id
+
+logger = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+TYPE_PREFIX = "urn:advisor-gateway:"
+
+_RETRY_AFTER = 10.0
+"""Seconds to wait where nobody could tell how many."""
+_LONGEST_RETRY_AFTER = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of problem: the end of its `type`, its HTTP status and its title."""
+
+    name: str
+    status: int
+    title: str
+
+
+NOT_FOUND = Kind("not-found", 404, "There is nothing at this address")
+METHOD_NOT_ALLOWED = Kind("method-not-allowed", 405, "The address does not take this method")
+INTERNAL = Kind("internal", 500, "The gateway failed by a fault of its own")
+
+KINDS: Mapping[type[Exception], Kind] = MappingProxyType(
+    {
+        BodyNotJson: Kind("body-not-json", 400, "The body is not JSON"),
+        BodyTooLarge: Kind("body-too-large", 413, "The body is too large"),
+        BodyInvalid: Kind("body-invalid", 422, "The body is not what is taken here"),
+        ConversationBusy: Kind("conversation-busy", 409, "The conversation has a run that is still going"),
+        GatewayFull: Kind("gateway-full", 503, "The gateway has no room for another run"),
+        ShuttingDown: Kind("shutting-down", 503, "The gateway is shutting down"),
+        ModelRateLimited: Kind("model-rate-limited", 429, "The model server is asked too often"),
+        ModelRejected: Kind("model-rejected", 502, "The model server refused the request"),
+        ModelProtocolError: Kind("model-protocol-error", 502, "The model server's answer cannot be used"),
+        ModelUnavailable: Kind("model-unavailable", 502, "The model server cannot be used"),
+        ModelTimeout: Kind("model-timeout", 504, "The model server took too long"),
+        ModelError: Kind("model-error", 502, "The model server failed"),
+        ToolError: Kind("tool-error", 500, "A tool failed"),
+        ConfigurationError: Kind("misconfigured", 500, "The gateway is put together wrongly"),
+        GatewayError: Kind("gateway-error", 500, "The gateway could not answer"),
+    }
+)
+"""Every error that is raised on purpose. A subclass without a line of its own has its base class's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem document and the headers that go with it."""
+
+    kind: Kind
+    detail: str
+    members: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """The document, with the id of the request being answered."""
+        return {
+            "type": TYPE_PREFIX + self.kind.name,
+            "title": self.kind.title,
+            "status": self.kind.status,
+            "detail": self.detail,
+            "request_id": current_request_id(),
+            **self.members,
+        }
+
+    def response(self) -> Response:
+        """The document as an HTTP response."""
+        return Response(encode(self.document()), self.kind.status, headers=dict(self.headers), media_type=MEDIA_TYPE)
+
+
+def problem_of(error: Exception) -> Problem:
+    """What a caller is told of an error. Of one that nobody raised on purpose nothing but the request's id."""
+    kind = next((KINDS[base] for base in type(error).__mro__ if base in KINDS), None)
+    if kind is None:
+        return Problem(INTERNAL, "The details are in the gateway's log, under the request id.")
+    members = _members(error)
+    if kind.status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}:
+        members["retry_after"] = _seconds(error)
+    headers = {"Retry-After": str(members["retry_after"])} if "retry_after" in members else {}
+    return Problem(kind, str(error), members, headers)
+
+
+def _members(error: Exception) -> dict[str, Any]:
+    match error:
+        case BodyInvalid(errors=errors):
+            return {"errors": [{"loc": list(one.location), "message": one.message} for one in errors]}
+        case ModelError(code=code, status=status):
+            given = {"code": code, "upstream_status": status}
+            return {name: value for name, value in given.items() if value is not None}
+        case _:
+            return {}
+
+
+def _seconds(error: Exception) -> int:
+    wanted = error.retry_after if isinstance(error, ModelError | RunRefused) else None
+    if wanted is None or not math.isfinite(wanted):
+        wanted = _RETRY_AFTER
+    return math.ceil(min(max(wanted, 1.0), _LONGEST_RETRY_AFTER))
+
+
+async def _on_raised(_: Request, error: Exception) -> Response:
+    return problem_of(error).response()
+
+
+async def _on_http(request: Request, error: HTTPException) -> Response:
+    status = error.status_code
+    kinds = {kind.status: kind for kind in (NOT_FOUND, METHOD_NOT_ALLOWED)}
+    kind = kinds.get(status) or Kind(f"http-{status}", status, error.detail)
+    detail = f"{request.method} {request.url.path}: {error.detail}"
+    return Problem(kind, detail, headers=error.headers or {}).response()
+
+
+async def _on_gone(_: Request, __: ClientDisconnect) -> Response:
+    return Response(status_code=499)  # nobody reads it; the number is what access logs know for this
+
+
+HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, Any, Response]]] = {
+    **dict.fromkeys(KINDS, _on_raised),
+    HTTPException: _on_http,
+    ClientDisconnect: _on_gone,
+}
+"""For the application's `exception_handlers`."""
+
+
+class Unexpected:
+    """ASGI middleware that answers what nobody raised on purpose with a problem document, and logs it once."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        begun = False
+
+        async def send_and_mark(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_and_mark)
+        except Exception as error:
+            if begun or scope["type"] != "http":
+                raise  # the server logs it and cuts the connection, all that is left to do
+            logger.exception("%s %r failed by a fault of ours", scope["method"], scope["path"])
+            await problem_of(error).response()(scope, receive, send)

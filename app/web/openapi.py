@@ -1,0 +1,125 @@
+"""The OpenAPI page. FastAPI cannot derive it here, for bodies are read and answers are written by hand.
+
+What it says is held to the truth by tests: every answer and event is checked against its schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import Any, TypeAlias
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
+from pydantic_core import core_schema
+
+from app.web import documents, schemas
+from app.web.errors import MEDIA_TYPE
+from app.web.request_ids import HEADER
+from app.web.sse import MEDIA_TYPE as EVENT_STREAM
+
+Responses: TypeAlias = dict[int | str, dict[str, Any]]
+
+BODY_ERRORS = (400, 413, 422)
+_RETRIED = frozenset({429, 503})
+RUN_ERRORS = (*BODY_ERRORS, 409, 429, 502, 503, 504)
+
+_REF = "#/components/schemas/{model}"
+_SENT = (
+    documents.AnswerDocument,
+    documents.ProblemDocument,
+    documents.ToolsDocument,
+    documents.ToolCallsDocument,
+    documents.AliveDocument,
+    documents.ReadyDocument,
+    *dict.fromkeys(documents.EVENTS.values()),
+)
+_TAKEN = (schemas.ChatBody, schemas.ToolCallsBody)
+
+_REQUEST_ID = {
+    "description": "Names the request in the log; a sane one of the caller's is kept.",
+    "schema": {"type": "string"},
+}
+_RETRY_AFTER = {"description": "Seconds to wait before asking again.", "schema": {"type": "integer", "minimum": 1}}
+
+
+def takes(body: type[BaseModel]) -> dict[str, Any]:
+    """`openapi_extra` of a route that reads this body by itself."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": _ref(body)}}}}
+
+
+def answers(document: type[BaseModel], *errors: int) -> Responses:
+    """`responses` of a route that gives this document or one of these errors; 500 is added."""
+    return {200: _response("The answer", "application/json", _ref(document)), **_problems(errors)}
+
+
+def streams(*errors: int) -> Responses:
+    """`responses` of a route that gives a stream of events or one of these errors; 500 is added."""
+    events = _response("Server-sent events, the run's end last", EVENT_STREAM, {"type": "string"})
+    events["content"][EVENT_STREAM]["itemSchema"] = {"oneOf": [_event(*item) for item in documents.EVENTS.items()]}
+    events["headers"] |= {
+        "Cache-Control": {"schema": {"const": "no-cache"}},
+        "X-Accel-Buffering": {"schema": {"const": "no"}},
+    }
+    return {200: events, **_problems(errors)}
+
+
+def describe(app: FastAPI) -> Callable[[], dict[str, Any]]:
+    """A function that gives the page of an application, made when it is first asked for."""
+    page: dict[str, Any] = {}
+
+    def openapi() -> dict[str, Any]:
+        if not page:
+            page.update(get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes))
+            page.setdefault("components", {}).setdefault("schemas", {}).update(_schemas())
+        return page
+
+    return openapi
+
+
+class _WithoutDefaults(GenerateJsonSchema):
+    """Schemas of what goes out: a field that may be missing is not taken for its default then."""
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+
+def _schemas() -> dict[str, Any]:
+    _, taken = models_json_schema([(body, "validation") for body in _TAKEN], ref_template=_REF)
+    _, sent = models_json_schema(
+        [(document, "validation") for document in _SENT], ref_template=_REF, schema_generator=_WithoutDefaults
+    )
+    return {**sent["$defs"], **taken["$defs"]}
+
+
+def _problems(statuses: Iterable[int]) -> Responses:
+    problem = _ref(documents.ProblemDocument)
+    responses: Responses = {}
+    for status in (*statuses, 500):
+        responses[status] = _response(HTTPStatus(status).phrase, MEDIA_TYPE, problem)
+        if status in _RETRIED:
+            responses[status]["headers"]["Retry-After"] = _RETRY_AFTER
+    return responses
+
+
+def _response(description: str, media_type: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": description, "headers": {HEADER: _REQUEST_ID}, "content": {media_type: {"schema": schema}}}
+
+
+def _event(name: str, data: type[BaseModel]) -> dict[str, Any]:
+    return {
+        "title": name,
+        "type": "object",
+        "required": ["id", "event", "data"],
+        "properties": {
+            "id": {"type": "string", "pattern": "^[1-9][0-9]*$"},
+            "event": {"const": name},
+            "data": {"type": "string", "contentMediaType": "application/json", "contentSchema": _ref(data)},
+        },
+    }
+
+
+def _ref(model: type[BaseModel]) -> dict[str, Any]:
+    return {"$ref": _REF.format(model=model.__name__)}

@@ -1,0 +1,34 @@
+"""Whether the process lives and whether it can serve, for whoever restarts and balances."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from app.web import openapi
+from app.web.dependencies import CurrentGateway
+from app.web.documents import AliveDocument, ReadyDocument
+from app.web.encoding import json_response
+
+router = APIRouter(tags=["health"], default_response_class=Response)
+
+
+@router.get("/healthz", responses=openapi.answers(AliveDocument))
+async def alive() -> Response:
+    """Say that the process answers."""
+    return json_response({"status": "alive"})
+
+
+@router.get("/readyz", responses=openapi.answers(ReadyDocument, 503))
+async def ready(gateway: CurrentGateway) -> Response:
+    """Say that requests are taken, and which model answers them. The model server is not asked."""
+    gateway.runs.check_open()
+    note = {} if gateway.demo_note is None else {"note": gateway.demo_note}
+    return json_response(
+        {
+            "status": "ready",
+            "model": gateway.client.model.name,
+            "demo": gateway.demo_note is not None,
+            "tools": len(gateway.client.tools),
+            **note,
+        }
+    )

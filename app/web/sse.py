@@ -1,0 +1,149 @@
+"""A run as a stream of server-sent events.
+
+Our own bytes, several ready events in one write, never an event split over two. The response class is
+sse-starlette's, for its handling of disconnects, stalled clients and the server's shutdown; its encoding, its line
+ends and its ping are not used: it would ping by a plain timer, not when the line is idle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+
+import anyio
+from sse_starlette.sse import EventSourceResponse, SendTimeoutError
+from starlette.types import Message, Receive, Scope, Send
+
+from app.runs import Run
+from app.web.encoding import encode
+from app.web.errors import problem_of
+from app.web.events import Answer, Projection
+
+logger = logging.getLogger(__name__)
+
+# At DEBUG sse-starlette logs every chunk it sends: what users asked and models answered.
+logging.getLogger("sse_starlette").setLevel(logging.INFO)
+
+PING = b": ping\n\n"
+MEDIA_TYPE = "text/event-stream"
+
+_STALLED = 60.0
+"""Seconds after which a client that reads nothing is given up."""
+
+_FAREWELL = 5.0
+"""Seconds a stream has to send its last event after the gateway's runs were ended."""
+
+
+def frame(seq: int, name: str, data: bytes) -> bytes:
+    """One event. `data` is JSON on one line."""
+    return b"id: %d\nevent: %b\ndata: %b\n\n" % (seq, name.encode(), data)
+
+
+async def frames(run: Run, answer: Answer) -> AsyncGenerator[bytes, None]:
+    """The run's events from its first to its last, all that are ready in one piece."""
+    project = Projection(run.id, answer)
+    sent = 0
+    async with aclosing(run.journal.follow()) as batches:
+        async for batch in batches:
+            pieces: list[bytes] = []
+            try:
+                for entry in batch:
+                    name, data = project(entry)
+                    pieces.append(frame(entry.seq, name, encode(data)))
+            except Exception as error:
+                logger.exception("an event of %s cannot be sent", run.id)
+                data = problem_of(error).document() | {"run_id": run.id}
+                yield b"".join([*pieces, frame(sent + len(pieces) + 1, "run.failed", encode(data))])
+                return
+            sent += len(pieces)
+            yield b"".join(pieces)
+
+
+class RunStream(EventSourceResponse):
+    """Follows a run and ends it when the client goes away.
+
+    Args:
+        run: the run; cancelled when the response ends, which is harmless after the run's own end.
+        answer: makes the answer document of the run's end.
+        heartbeat: seconds without a write after which a comment is sent; None = never.
+        drain: ends the gateway's runs in good order; called when the server is told to stop.
+        drain_time: seconds `drain` may take.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        answer: Answer,
+        *,
+        heartbeat: float | None,
+        drain: Callable[[], Awaitable[None]],
+        drain_time: float,
+    ) -> None:
+        self._run = run
+        self._heartbeat = heartbeat
+        self._drain = drain
+        self._stopping = anyio.Event()
+        super().__init__(
+            frames(run, answer),
+            headers={"Cache-Control": "no-cache"},
+            ping=0,
+            sep="\n",
+            send_timeout=_STALLED,
+            data_sender_callable=self._beside,
+            shutdown_event=self._stopping,
+            shutdown_grace_period=drain_time + _FAREWELL,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream."""
+        self._line = _Line(send)
+        try:
+            await super().__call__(scope, receive, self._line)
+        except SendTimeoutError:
+            logger.warning("the client of %s has read nothing for %s s and is given up", self._run.id, _STALLED)
+        except OSError:
+            logger.info("the client of %s went away", self._run.id)
+        finally:
+            self._run.cancel()
+
+    async def _beside(self) -> None:
+        """What goes on beside the events; ended with them."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._end_when_stopping())
+            if self._heartbeat is not None:
+                tasks.create_task(self._line.keep_alive(self._heartbeat))
+
+    async def _end_when_stopping(self) -> None:
+        await self._stopping.wait()
+        await self._drain()
+
+
+class _Line:
+    """An ASGI `send` that knows when it was last used, and whose writes do not overlap."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._lock = asyncio.Lock()
+        self._clock = asyncio.get_running_loop().time
+        self._written = self._clock()
+        self._closed = False
+
+    async def __call__(self, message: Message) -> None:
+        """Send the message, unless the last one has been sent."""
+        async with self._lock:
+            if self._closed:
+                return
+            await self._send(message)
+            self._written = self._clock()
+            self._closed = message["type"] == "http.response.body" and not message.get("more_body", False)
+
+    async def keep_alive(self, interval: float) -> None:
+        """Write a comment whenever nothing was written for `interval` seconds, to the end of the stream."""
+        while not self._closed:
+            idle = self._clock() - self._written
+            if idle < interval:
+                await asyncio.sleep(interval - idle)
+            else:
+                await self({"type": "http.response.body", "body": PING, "more_body": True})
