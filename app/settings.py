@@ -42,6 +42,7 @@ __all__ = [
     "LoggingSettings",
     "MemorySettings",
     "ModelSettings",
+    "ProfileSettings",
     "RunsSettings",
     "ServerSettings",
     "Settings",
@@ -72,19 +73,15 @@ def _lower(value: object) -> object:
 
 
 def _base_url(value: str) -> str:
-    form = ValueError("must be an http:// or https:// address, such as http://localhost:11434/v1")
+    rule = ValueError("must be an http:// or https:// address, such as http://localhost:11434/v1")
     try:
         url = urlsplit(value)
         port = url.port
     except ValueError:
-        raise form from None
+        raise rule from None
     if url.scheme not in {"http", "https"} or not url.hostname or port == 0 or not _VISIBLE.fullmatch(value):
-        raise form
-    if "@" in url.netloc or url.query or url.fragment:
-        raise ValueError("must hold no user name, password or query: a key belongs into model.api_key")
-    if url.path.rstrip("/").endswith("/completions"):
-        raise ValueError("must end before /chat/completions, which the gateway adds itself")
-    return value.rstrip("/")
+        raise rule
+    return value
 
 
 def _api_key(value: SecretStr) -> SecretStr:
@@ -153,10 +150,25 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, protected_namespaces=())
 
 
+class ProfileSettings(_Section):
+    """The server's dialect, where its host does not say it. None leaves a flag as the host has it."""
+
+    max_tokens_field: Annotated[Literal["max_tokens", "max_completion_tokens"] | None, BeforeValidator(_stripped)] = (
+        None
+    )
+    stream_usage: Annotated[bool | None, BeforeValidator(_stripped)] = None
+    empty_content: Annotated[Literal["null", "empty", "omit"] | None, BeforeValidator(_stripped)] = None
+    reasoning_back: Annotated[Literal["turn", "always", "never"] | None, BeforeValidator(_stripped)] = None
+    think_tags: Annotated[bool | None, BeforeValidator(_stripped)] = None
+
+
 class ModelSettings(_Section):
     """The model server. Without a base URL and a key none is configured, and the built-in demo model answers."""
 
-    base_url: Annotated[Annotated[str, AfterValidator(_base_url)] | None, BeforeValidator(_stripped)] = None
+    base_url: Annotated[Annotated[str, AfterValidator(_base_url)] | None, BeforeValidator(_stripped)] = Field(
+        default=None,
+        repr=False,  # it may hold a password or a key
+    )
     api_key_file: Annotated[Annotated[Path, AfterValidator(_readable)] | None, BeforeValidator(_stripped)] = None
     api_key: Annotated[
         Annotated[SecretStr, AfterValidator(_api_key)] | None,
@@ -166,12 +178,12 @@ class ModelSettings(_Section):
     name: Annotated[Text, BeforeValidator(_stripped)] = "gpt-4o-mini"
     system: OptionalText = Field(default=None, repr=False)
     headers: Annotated[Mapping[str, SecretStr], AfterValidator(_headers)] = {}
-    profile: OptionalText = None
-    transport: Literal["aiohttp", "openai"] = "aiohttp"
     connect_timeout: OptionalSeconds = 10.0
-    response_timeout: OptionalSeconds = 300.0
-    idle_timeout: OptionalSeconds = 120.0
-    max_connections: Count = 100
+    first_byte_timeout: OptionalSeconds = 300.0
+    idle_timeout: OptionalSeconds = 300.0
+    total_timeout: OptionalSeconds = 900.0
+    max_connections: Count = 1000
+    profile: ProfileSettings = ProfileSettings()
 
     @field_validator("api_key", mode="before")
     @classmethod

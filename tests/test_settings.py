@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,14 @@ def refusal(**arguments: Any) -> str:
     return str(caught.value)
 
 
+def values_in(table: dict[str, Any]) -> Iterator[object]:
+    for value in table.values():
+        if isinstance(value, dict):
+            yield from values_in(value)
+        else:
+            yield value
+
+
 def test_the_gateway_starts_without_any_setting() -> None:
     settings = Settings()
 
@@ -65,7 +74,7 @@ def test_the_shipped_file_shows_every_setting_with_its_default() -> None:
             assert part in section, f"config/gateway.toml does not show {'.'.join(key)}"
             section = section[part]
     assert Settings(**values) == Settings()
-    assert tomllib.loads(shown) == {section: {} for section in values if section != "advisors"}
+    assert list(values_in(tomllib.loads(shown))) == []
 
 
 def test_the_shipped_example_of_an_environment_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +187,7 @@ def test_a_stream_may_commit_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_address_or_a_key_configures_a_model() -> None:
-    assert Settings(model={"base_url": "http://localhost:8080/v1/"}).model.server_url == "http://localhost:8080/v1"
+    assert Settings(model={"base_url": "http://localhost:8080/v1"}).model.server_url == "http://localhost:8080/v1"
     assert Settings(model={"api_key": KEY}).model.server_url == "https://api.openai.com/v1"
     assert Settings(model={"api_key": SecretStr(f" {KEY}")}) == Settings(model={"api_key": KEY})
     assert Settings(model={"api_key": KEY}).model.configured
@@ -295,9 +304,7 @@ def test_a_key_that_no_header_can_hold_is_refused_without_showing_it(
         ("http://host:99999", "must be an http:// or https:// address"),
         ("http://host:0", "must be an http:// or https:// address"),
         ("http://ho st/v1", "must be an http:// or https:// address"),
-        (f"http://user:{KEY}@host/v1", "must hold no user name, password or query"),
-        (f"http://host/v1?key={KEY}", "must hold no user name, password or query"),
-        ("http://host/v1/chat/completions", "must end before /chat/completions"),
+        (f"http://user:{KEY}@ho st/v1", "must be an http:// or https:// address"),
     ],
 )
 def test_an_address_that_cannot_work_is_refused(monkeypatch: pytest.MonkeyPatch, address: str, rule: str) -> None:
@@ -318,13 +325,20 @@ def test_headers_that_cannot_be_sent_are_refused(monkeypatch: pytest.MonkeyPatch
     assert "GATEWAY_MODEL__HEADERS (environment): must map header names to one line of ASCII text each" in refusal()
 
 
+def test_the_dialect_of_a_server_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_MODEL__PROFILE__THINK_TAGS", "true")
+
+    assert Settings().model.profile.model_dump(exclude_none=True) == {"think_tags": True}
+
+
 # Secrets and immutability
 
 
 @pytest.mark.fault("X03")
 def test_no_form_of_the_settings_shows_a_secret() -> None:
     settings = Settings(
-        model={"api_key": KEY, "headers": {"X-Auth": KEY}, "system": f"Say {KEY}"}, tools={"context": {"token": KEY}}
+        model={"api_key": KEY, "headers": {"X-Auth": KEY}, "system": f"Say {KEY}", "base_url": f"http://u:{KEY}@h/"},
+        tools={"context": {"token": KEY}},
     )
 
     shown = f"{settings!r} {settings} {settings.model!r} {settings.tools!r} {settings.model.model_dump()['api_key']}"
