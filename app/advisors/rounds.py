@@ -1,10 +1,18 @@
-"""What an advisor owes its readers when it calls the chain more than once: no model call goes unseen."""
+"""What an advisor owes its readers when it calls the chain more than once: no model call goes unseen.
+
+An answer may itself be the work of several model calls, where an advisor below asks again, or of none.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from app.chat import ChatRequest, ChatResponse, RoundCompleted
+
+
+def last_round(request: ChatRequest, response: ChatResponse) -> int:
+    """The number of the round that gave `response`, the answer to `request`."""
+    return request.round + max(len(response.rounds) - 1, 0)
 
 
 def swallowed(request: ChatRequest, response: ChatResponse) -> tuple[RoundCompleted, ...]:
@@ -20,7 +28,7 @@ def swallowed(request: ChatRequest, response: ChatResponse) -> tuple[RoundComple
     if not response.rounds:
         return ()
     last = response.rounds[-1]
-    return (RoundCompleted(request.round + len(response.rounds) - 1, last.finish_reason, last.usage),)
+    return (RoundCompleted(last_round(request, response), last.finish_reason, last.usage),)
 
 
 def continued(request: ChatRequest, response: ChatResponse) -> ChatRequest:

@@ -21,6 +21,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Self
 
+from app.advisors.rounds import continued, last_round, swallowed
 from app.chat import (
     HIGHEST_PRECEDENCE,
     LOWEST_PRECEDENCE,
@@ -34,7 +35,6 @@ from app.chat import (
     ConfigurationError,
     FinishReason,
     Message,
-    RoundCompleted,
     SystemMessage,
 )
 from app.tooling import ToolCallingManager, ToolEvents, ToolExecution
@@ -151,8 +151,9 @@ class ToolCallingAdvisor(ToolAdvisor):
                             yield outcome
                 if turn.ended_by(execution, may_close=self._manager.limits.on_limit == "return_error"):
                     break
-                yield RoundCompleted(request.round, answer.finish_reason, answer.usage)
-                turn.begin_round(await self.next_instructions(request, turn.execution))
+                for told in swallowed(request, answer):
+                    yield told
+                turn.begin_round(await self.next_instructions(request, turn.execution), answer)
             yield Completed(turn.done)
         finally:
             await self.finalize_loop(turn.request, turn.so_far)
@@ -166,7 +167,7 @@ class ToolCallingAdvisor(ToolAdvisor):
             tool_context=request.options.tool_context,
             conversation_id=request.conversation_id,
             principal=request.principal,
-            round=request.round,
+            round=last_round(request, answer),
         )
 
 
@@ -235,12 +236,12 @@ class _Turn:
         self.so_far = done
         return done.finish_reason in _ENDS
 
-    def begin_round(self, messages: tuple[Message, ...]) -> None:
-        """Make the next round's request."""
+    def begin_round(self, messages: tuple[Message, ...], answer: ChatResponse) -> None:
+        """Make the request of the round that follows `answer`."""
         choice = self.request.options.tool_choice
         if self._is_closing:
             choice = "none"
         elif choice not in _FREE_CHOICES:
             choice = "auto"
         request = self.request.with_messages(messages).with_options(tool_choice=choice)
-        self.request = replace(request, round=request.round + 1)
+        self.request = continued(request, answer)

@@ -274,6 +274,22 @@ async def test_inside_of_the_loop_an_answer_is_corrected_within_the_turn_that_me
     assert await memory.get("trip") == (ASK, LOOK, FOUND, AssistantMessage(GOOD))
 
 
+@both_modes
+async def test_inside_of_the_loop_a_correction_that_asks_for_tools_goes_on_in_the_next_round(*, stream: bool) -> None:
+    model = ScriptedModel(BAD, LOOK, GOOD, usage=USED)
+    loop = ToolCallingAdvisor(ToolCallingManager())
+    asked = await run([loop, sounding(order=350)], model, [ASK], stream=stream, tools=(SOUND,))
+    assert [event for event in asked.events if isinstance(event, (RoundStarted, RoundCompleted))] == [
+        RoundStarted(1),
+        RoundCompleted(1, FinishReason.STOP, USED),
+        RoundStarted(2),
+        RoundCompleted(2, FinishReason.TOOL_CALLS, USED),
+        RoundStarted(3),
+    ]
+    assert [ran.round for ran in asked.response.tool_runs] == [2]
+    assert len(asked.response.rounds) == 3
+
+
 # --- what can be asked for
 
 
