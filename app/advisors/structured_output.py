@@ -113,7 +113,7 @@ class StructuredOutputAdvisor(Generic[T]):
         return cls(
             schema,
             validate,
-            name=_NOT_IN_A_NAME.sub("_", type_.__name__)[:64],
+            name=_NOT_IN_A_NAME.sub("_", getattr(type_, "__name__", "answer"))[:64],
             max_attempts=max_attempts,
             in_prompt=in_prompt,
             order=order,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.advisors import CallAdvisor, MemoryAdvisor
+from app.advisors import CallAdvisor, MemoryAdvisor, ToolCallingAdvisor
 from app.advisors.compat import CallNextBlocking
 from app.chat import (
     Advisor,
@@ -31,7 +31,9 @@ from app.chat import (
 )
 from app.memory import InMemoryChatMemory
 from app.providers.scripted import Cut, Reply, ScriptedModel, tool_calls
+from app.tooling import ToolCallingManager
 from tests.support.chains import both_modes, request_of, run
+from tests.support.tools import giving
 
 NAME, NAMED = UserMessage("My boat is called Tern."), AssistantMessage("A fine name.")
 WHICH, TERN = UserMessage("What is my boat called?"), AssistantMessage("Tern.")
@@ -289,6 +291,31 @@ async def test_of_a_loop_that_the_caller_drove_the_question_and_the_answer_are_r
     await run([MemoryAdvisor(memory)], model, sent, stream=stream, conversation_id="trip")
     assert model.prompts[1].messages == sent
     assert await memory.get("trip") == (BRIEF, WHICH, TERN)
+
+
+@pytest.mark.fault("M02", "M13")
+@both_modes
+async def test_of_a_turn_with_tools_the_question_and_the_answer_are_remembered(
+    memory: InMemoryChatMemory, *, stream: bool
+) -> None:
+    advisors: list[Advisor] = [MemoryAdvisor(memory), ToolCallingAdvisor(ToolCallingManager())]
+    model = ScriptedModel(tool_calls(("look", {}), content="Let me look."), TERN, "As I said.")
+    tools = (giving("look", "Tern"),)
+    await run(advisors, model, [WHICH], stream=stream, conversation_id="trip", tools=tools)
+    assert await memory.get("trip") == (WHICH, TERN)
+    await run(advisors, model, [WHICH], stream=stream, conversation_id="trip", tools=tools)
+    assert model.prompts[-1].messages == (WHICH, TERN, WHICH)
+
+
+@both_modes
+async def test_a_result_that_is_the_answer_is_remembered_as_the_answer(
+    memory: InMemoryChatMemory, *, stream: bool
+) -> None:
+    advisors: list[Advisor] = [MemoryAdvisor(memory), ToolCallingAdvisor(ToolCallingManager())]
+    model = ScriptedModel(tool_calls(("look", {}), content="Let me look."))
+    tools = (giving("look", "Tern.", return_direct=True),)
+    await run(advisors, model, [WHICH], stream=stream, conversation_id="trip", tools=tools)
+    assert await memory.get("trip") == (WHICH, TERN)
 
 
 @pytest.mark.parity(181)

@@ -299,10 +299,11 @@ async def test_inside_of_the_loop_a_correction_that_asks_for_tools_goes_on_in_th
         (Berth, '{"number": 4}', Berth(4)),
         (Tide, '{"high": true}', {"high": True}),
         (list[int], "[1, 2]", [1, 2]),
+        (Berth | None, "null", None),
     ],
-    ids=["dataclass", "typed-dict", "list"],
+    ids=["dataclass", "typed-dict", "list", "union"],
 )
-async def test_types_of_several_kinds_can_be_read(kind: type[Any], text: str, value: object) -> None:
+async def test_types_of_several_kinds_can_be_read(kind: Any, text: str, value: object) -> None:
     advisor = StructuredOutputAdvisor.for_type(kind)
     asked = await run([advisor], ScriptedModel(text), [ASK], stream=False)
     assert advisor.value(asked.response) == value
