@@ -388,6 +388,7 @@ def test_every_wrong_value_is_named_with_its_place_at_once(folder: Path, monkeyp
         ("SERVER__CORS_ORIGINS", '["https://app.example.org/"]', 'must be "*" or scheme://host[:port] with nothing'),
         ("SERVER__FORWARDED_ALLOW_IPS", '["proxy"]', "must be an IP address, a network such as 10.0.0.0/8"),
         ("STREAM__COMMIT_AFTER", "inf", "must be a finite number"),
+        ("LOGGING__LEVEL", "loud", "must be 'debug', 'info', 'warning', 'error' or 'critical'"),
     ],
 )
 def test_a_rule_says_what_is_allowed(monkeypatch: pytest.MonkeyPatch, name: str, value: str, rule: str) -> None:
@@ -443,6 +444,10 @@ def test_an_unknown_key_of_the_file_is_an_error_that_names_the_nearest_known_one
 
 def test_an_unknown_argument_is_an_error_too() -> None:
     assert "server.prot (argument): unknown; the nearest known name is server.port" in refusal(server={"prot": 1})
+
+
+def test_a_number_in_place_of_a_word_is_refused() -> None:
+    assert "logging.level (argument): must be 'debug', 'info'" in refusal(logging={"level": 10})
 
 
 def test_a_value_in_place_of_a_section_is_refused(folder: Path) -> None:
