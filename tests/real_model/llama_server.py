@@ -29,7 +29,7 @@ def serve(port: int) -> None:
     engine = import_module("xllamacpp")
     settings = engine.CommonParams()
     settings.model.path = str(weights())
-    settings.model_alias = MODEL
+    settings.model_alias = [MODEL]
     settings.hostnames = ["127.0.0.1"]
     settings.port = port
     settings.ui = False
