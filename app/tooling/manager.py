@@ -112,6 +112,11 @@ class ToolCallingManager:
         self._cancel_grace = cancel_grace
         self._left_running: set[asyncio.Task[Any]] = set()
 
+    @property
+    def left_running(self) -> int:
+        """How many tools ignored their cancellation and are still running though their batch is over."""
+        return len(self._left_running)
+
     async def call(
         self,
         message: AssistantMessage,

@@ -49,12 +49,14 @@ async def test_the_history_grows_by_the_message_and_one_tool_message(stream: boo
 async def test_the_history_handed_over_is_a_copy_of_its_own(stream: bool) -> None:
     history: list[Message] = [QUESTION]
 
-    done = await execute(tool_calls(("echo", {})), [echo()], stream=stream, history=history)
-    grown = done.execution.history
-    history.clear()
+    async def meddle(_: str, __: ToolContext) -> str:
+        history.clear()
+        return "done"
 
-    assert isinstance(grown, tuple)
-    assert grown[0] == QUESTION
+    message = tool_calls(("meddle", {}))
+    done = await execute(message, [HandWrittenTool("meddle", meddle)], stream=stream, history=history)
+
+    assert done.execution.history == (QUESTION, message, done.execution.message)
     with pytest.raises(FrozenInstanceError):
         done.execution.history = ()  # type: ignore[misc]  # that it cannot be set is the point
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import aclosing
 
 import pytest
 
 from app.chat import ToolArgumentsInvalid, ToolContext, ToolError, ToolFailed
 from app.providers.scripted import tool_calls
 from app.tooling.manager import ToolCallingManager
-from tests.support.executing import execute
+from tests.support.executing import QUESTION, execute
+from tests.support.gates import PATIENCE
 from tests.support.modes import both_modes
 from tests.support.tools import HandWrittenTool, Held, echo, failing
 
@@ -290,6 +292,30 @@ async def test_before_an_exception_goes_to_the_caller_the_neighbours_are_cancell
     assert never.asked == []
     assert asyncio.all_tasks() == {asyncio.current_task()}
     assert unhandled == []
+
+
+@pytest.mark.parity(132)
+async def test_once_an_exception_is_on_its_way_to_the_caller_nothing_more_is_started() -> None:
+    held, never, fail_now = Held(), echo("never", sequential=True), asyncio.Event()
+
+    async def fail(_: str, __: ToolContext) -> str:
+        await fail_now.wait()
+        raise ValueError("lost the rope")
+
+    running = ToolCallingManager(raise_errors=True).stream(
+        tool_calls(("echo", {}), ("bad", {}), ("held", {}), ("never", {})),
+        tools=[echo(), HandWrittenTool("bad", fail), held.tool, never],
+        history=[QUESTION],
+    )
+    async with asyncio.timeout(PATIENCE), aclosing(running):
+        await anext(running)
+        fail_now.set()
+        await held.ended.wait()
+        with pytest.raises(ValueError, match="lost the rope"):
+            await anext(running)
+
+    assert held.cancelled == 1
+    assert never.asked == []
 
 
 @both_modes

@@ -198,17 +198,21 @@ async def test_a_tool_that_ignores_its_cancellation_is_left_alone_after_a_while(
         ended.set()
         return "at last"
 
+    manager = ToolCallingManager(timeout=SOON, cancel_grace=SOON)
     done = await execute(
         tool_calls(("deaf", {}), ("echo", {})),
         [HandWrittenTool("deaf", ignore), echo()],
         stream=stream,
-        manager=ToolCallingManager(timeout=SOON, cancel_grace=SOON),
+        manager=manager,
     )
 
     assert done.failed == [True, False]
+    assert manager.left_running == 1
     assert "tool deaf ignores its cancellation in call 'call_1'; it is left running" in caplog.messages
     let_go.set()
     await asyncio.wait_for(ended.wait(), PATIENCE)
+    await asyncio.sleep(0)
+    assert manager.left_running == 0
 
 
 @both_modes
