@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import tomllib
 from collections.abc import Iterator
@@ -31,14 +30,6 @@ def _logging_as_before() -> Iterator[None]:
         logger.filters[:] = filters
 
 
-@pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """What goes to standard error."""
-    stream = io.StringIO()
-    monkeypatch.setattr("sys.stderr", stream)
-    return stream
-
-
 def configure(file: Path, level: str | None = None) -> None:
     configure_logging(file, level=level, scrub=Scrubber([KEY]))
 
@@ -47,55 +38,59 @@ def test_the_shipped_file_is_what_is_used_without_one() -> None:
     assert tomllib.loads((REPOSITORY / "config" / "logging.toml").read_text(encoding="utf-8")) == DEFAULT
 
 
-def test_a_line_names_its_request(tmp_path: Path, lines: io.StringIO) -> None:
+def test_a_line_names_its_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     configure(tmp_path / "logging.toml")
 
     logging.getLogger("app.anything").info("said")
 
-    assert lines.getvalue().endswith("INFO app.anything [-] said\n")
+    assert capsys.readouterr().err.endswith("INFO app.anything [-] said\n")
 
 
 @pytest.mark.fault("X01", "X02")
-def test_a_key_is_taken_out_of_every_line_and_traceback(tmp_path: Path, lines: io.StringIO) -> None:
+def test_a_key_is_taken_out_of_every_line_and_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     configure(tmp_path / "logging.toml")
 
     logging.getLogger("some.library").warning("headers: %s", {"Authorization": f"Bearer {KEY}"})
     logging.getLogger("some.library").error("failed", exc_info=RuntimeError(f"refused: {KEY}"))
 
-    assert "RuntimeError: refused: ***" in lines.getvalue()
-    assert KEY not in lines.getvalue()
+    lines = capsys.readouterr().err
+    assert "RuntimeError: refused: ***" in lines
+    assert KEY not in lines
 
 
 @pytest.mark.fault("X02")
 @pytest.mark.parametrize("library", ["openai._base_client", "httpx", "httpx2", "httpcore.http11"])
 def test_libraries_that_log_whole_requests_stay_quiet_at_debug(
-    tmp_path: Path, lines: io.StringIO, library: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], library: str
 ) -> None:
     configure(tmp_path / "logging.toml", "debug")
 
     logging.getLogger(library).debug("a request")
     logging.getLogger("app").debug("a step")
 
-    assert "a step" in lines.getvalue()
-    assert "a request" not in lines.getvalue()
+    lines = capsys.readouterr().err
+    assert "a step" in lines
+    assert "a request" not in lines
 
 
-def test_a_file_of_the_operator_is_used_and_its_level_kept(tmp_path: Path, lines: io.StringIO) -> None:
+def test_a_file_of_the_operator_is_used_and_its_level_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "logging.toml"
     file.write_text('version = 1\n[handlers.plain]\nclass = "logging.StreamHandler"\n[root]\nhandlers = ["plain"]\n')
 
     configure(file)
     logging.getLogger("app").warning("no form but the key %s", KEY)
 
-    assert lines.getvalue() == "no form but the key ***\n"
+    assert capsys.readouterr().err == "no form but the key ***\n"
 
 
-def test_the_level_of_the_settings_is_stronger_than_the_file(tmp_path: Path, lines: io.StringIO) -> None:
+def test_the_level_of_the_settings_is_stronger_than_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     configure(tmp_path / "logging.toml", "error")
 
     logging.getLogger("app").warning("not worth it")
 
-    assert lines.getvalue() == ""
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
