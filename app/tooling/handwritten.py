@@ -1,0 +1,85 @@
+"""Schemas that were written by hand, and checking arguments against them."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from app.chat import ConfigurationError, ToolContext
+from app.tooling.arguments import decode, fit, write_json
+from app.tooling.problems import Problems, add_schema_errors, invalid
+from app.tooling.schema_tree import Schema, SchemaView, subschemas
+from app.tooling.signature import MISSING, Function, read_signature, wrong
+
+
+class SchemaBinding:
+    """Arguments as a JSON Schema says, given to a function as one mapping.
+
+    Args:
+        schema: an object schema (2020-12), whose references point into itself.
+        function: called with the arguments as a mapping of decoded JSON. A parameter annotated with `ToolContext`
+            gets the context.
+        source: where the schema was written, for messages.
+
+    Raises:
+        ConfigurationError: the schema is none, or the function does not take one mapping.
+    """
+
+    def __init__(self, schema: Schema, function: Function, source: str) -> None:
+        from jsonschema import Draft202012Validator  # noqa: PLC0415 - only schemas written by hand need it
+        from referencing import Registry  # noqa: PLC0415
+
+        self.schema: Schema = schema
+        self._function = function
+        self._view = SchemaView(schema)
+        self._contexts = _contexts(function)
+        _check_schema(schema, self._view, source)
+        self._validator = Draft202012Validator(schema, registry=Registry())  # an empty one: nothing is fetched
+
+    def bind(self, arguments: str, context: ToolContext, tool: str) -> Callable[[], Any]:
+        """See `Binding.bind`."""
+        problems = Problems()
+        fitting = fit(decode(arguments, tool), self._view, self.schema, problems)
+        try:
+            clean = json.loads(write_json(fitting))
+            add_schema_errors(problems, self._validator.iter_errors(clean), self._view)
+        except RecursionError:
+            raise invalid(tool, "are nested too deeply") from None
+        if problems:
+            raise problems.error(tool)
+        return functools.partial(self._function, clean, **dict.fromkeys(self._contexts, context))
+
+
+def accept(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments as they are: the function of a binding that is there for its check."""
+    return arguments
+
+
+def _contexts(function: Function) -> tuple[str, ...]:
+    parameters = read_signature(function).parameters
+    others = [parameter for parameter in parameters if not parameter.is_context]
+    if not others or others[0] is not parameters[0] or any(other.default is MISSING for other in others[1:]):
+        raise wrong(
+            function, "handles a tool with a schema of its own, so it must take the arguments as one mapping, first"
+        )
+    return tuple(parameter.name for parameter in parameters if parameter.is_context)
+
+
+def _check_schema(schema: Schema, view: SchemaView, source: str) -> None:
+    from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415
+
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        raise ConfigurationError(f"{source}: the input schema is not valid: {error.message}") from error
+    if schema.get("type") != "object":
+        raise ConfigurationError(f'{source}: the input schema must have "type": "object"')
+    for part in subschemas(schema):
+        try:
+            if "$ref" in part:
+                view.target(part["$ref"])
+            view.accepted_types(part)
+        except (LookupError, TypeError, RecursionError) as error:
+            raise ConfigurationError(f"{source}: the input schema refers to what is not in it: {error}") from error
