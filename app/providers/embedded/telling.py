@@ -1,0 +1,169 @@
+"""What the demo model says: results of tools as sentences, what it lacks, and what it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from app.chat import AssistantMessage, Message, ToolCall, ToolDefinition, ToolMessage, ToolResult
+from app.providers.embedded.choosing import first_sentence
+from app.providers.embedded.planning import Lacking
+from app.providers.embedded.schemas import kind, listed, number_of
+from app.providers.embedded.slots import Slot
+
+_MOST_TOOLS = 20
+_MOST_ELEMENTS = 10
+_LONGEST = 4000  # characters of one result
+_DEEPEST = 3
+_EXACT = 10**15  # up to which 17.0 is told as 17
+_ONE_LINE = 60  # characters up to which a list of plain values stays in the sentence
+
+_GREETINGS = frozenset({"hello", "hi", "hey", "hallo", "moin", "greetings"})
+_CONFIGURE = (
+    "To talk to a real model, set `GATEWAY_MODEL__BASE_URL` to an OpenAI-compatible server, `GATEWAY_MODEL__NAME` to "
+    "one of its models and, if the server wants a key, `GATEWAY_MODEL__API_KEY`; then start the gateway again."
+)
+
+
+def of_results(turn: Sequence[Message]) -> str:
+    """The results of all calls of a turn, in the order they came."""
+    asked = {call.id: call for message in turn if isinstance(message, AssistantMessage) for call in message.tool_calls}
+    results = [result for message in turn if isinstance(message, ToolMessage) for result in message.results]
+    return "\n".join(_of_result(result, asked.get(result.id), alone=len(results) == 1) for result in results)
+
+
+def of_lacking(lacking: Iterable[Lacking]) -> str:
+    """What would be called, and what the message does not say."""
+    return "\n".join(map(_of_lacking, lacking))
+
+
+def of_itself(message: str, tools: Sequence[ToolDefinition], *, forbidden: bool) -> str:
+    """What the model is, which tools it has, and how to get a real one.
+
+    Args:
+        message: what the user said.
+        tools: the tools it was offered.
+        forbidden: whether the request forbids calls.
+    """
+    greeting = "Hello! " if message.lower().strip(" .,!?") in _GREETINGS else ""
+    opening = (
+        f"{greeting}I am the demo model of this gateway. I have no intelligence: I match the words of a message with "
+        "the names and descriptions of tools, and read their arguments from it."
+    )
+    return "\n\n".join([opening, _of_tools(tools, forbidden=forbidden), _CONFIGURE])
+
+
+def _of_tools(tools: Sequence[ToolDefinition], *, forbidden: bool) -> str:
+    if not tools:
+        return "This request offers me no tools."
+    if forbidden:
+        return "This request forbids me to call tools (`tool_choice` is `none`)."
+    lines = [f"- `{tool.name}`: {first_sentence(tool.description)}".removesuffix(": ") for tool in tools[:_MOST_TOOLS]]
+    if len(tools) > _MOST_TOOLS:
+        lines.append(f"- and {len(tools) - _MOST_TOOLS} more")
+    return "\n".join(["None of my tools fits this message. I can call:", *lines])
+
+
+def _of_lacking(lacking: Lacking) -> str:
+    would = f"I would call `{lacking.name}`, but"
+    if not lacking.missing:
+        return f"{would} what the message says does not fit its parameters."
+    names = [f"`{slot.name}`{_confines(slot)}" for slot in lacking.missing]
+    return f"{would} the message does not say {_and(names, 'or')}."
+
+
+def _confines(slot: Slot) -> str:
+    """What a parameter is confined to, where that is quickly said."""
+    values = [each for branch in slot.branches for each in listed(branch.get("enum"))][:_MOST_ELEMENTS]
+    if values:
+        return f" (one of {_and([_plain(each) for each in values], 'or')})"
+    for branch in slot.branches:
+        least, most = number_of(branch.get("minimum")), number_of(branch.get("maximum"))
+        if least is not None and most is not None:
+            return f" (from {_plain(least)} to {_plain(most)})"
+    is_whole = bool(slot.branches) and all(branch.get("type") == "integer" for branch in slot.branches)
+    return " (a whole number)" if is_whole else ""
+
+
+def _of_result(result: ToolResult, call: ToolCall | None, *, alone: bool) -> str:
+    name = f"`{result.name}`"
+    if not alone and call is not None and (arguments := _parsed(call.arguments)):
+        name += f" ({_readable(arguments, call.arguments)})"
+    if result.is_error:
+        return f"{name} failed: {_cut(result.content)}"
+    value = _parsed(result.content)
+    if value is None or value == "Done":
+        return f"{name} is done." if value else f"{name} found nothing."
+    if isinstance(value, str) and " " in value.strip():
+        return _cut(value) if alone else f"{name} says: {_cut(value)}"
+    if isinstance(value, dict | list):
+        return f"{name} says: {_cut(_readable(value, result.content, _written))}"
+    return f"{name} gives {_cut(value if isinstance(value, str) else _plain(value))}."
+
+
+def _readable(value: Any, text: str, how: Callable[[Any], str] | None = None) -> str:
+    """A value for people; as the JSON text it was where it is nested beyond reading."""
+    try:
+        return (how or _plain)(value)
+    except RecursionError:
+        return text
+
+
+def _parsed(text: str) -> Any:
+    """The value of a JSON text, else the text itself; None for null, and where there is nothing."""
+    if not text.strip():
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _written(value: Any, depth: int = 0) -> str:
+    """An object or array as text that people read, nested ones in lines of their own."""
+    if isinstance(value, Mapping) and value and depth < _DEEPEST:
+        if all(map(_is_short, value.values())):
+            return _plain(value)
+        return _lines([f"{_words(key)}: {_written(each, depth + 1)}" for key, each in value.items()], depth)
+    if isinstance(value, list) and value and depth < _DEEPEST and not _is_short(value):
+        lines = [_written(each, depth + 1) for each in value[:_MOST_ELEMENTS]]
+        more = [f"and {len(value) - _MOST_ELEMENTS} more"] if len(value) > _MOST_ELEMENTS else []
+        return _lines([*lines, *more], depth)
+    return _plain(value)
+
+
+def _lines(lines: list[str], depth: int) -> str:
+    indent = "  " * depth
+    return "".join(f"\n{indent}- {line}" for line in lines)
+
+
+def _is_short(value: Any) -> bool:
+    if isinstance(value, list):
+        return not any(isinstance(each, list | dict) for each in value) and len(_plain(value)) <= _ONE_LINE
+    return not isinstance(value, dict)
+
+
+def _plain(value: Any) -> str:
+    """A value in one line."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{_words(key)}: {_plain(each)}" for key, each in value.items()) or "nothing"
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value)) or "nothing"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or value is None:
+        return {None: "nothing", True: "yes", False: "no"}[value]
+    return json.dumps(int(value) if kind(value) == "integer" and abs(value) < _EXACT else value)
+
+
+def _words(key: str) -> str:
+    return key.replace("_", " ")
+
+
+def _and(names: Sequence[str], last: str) -> str:
+    return f" {last} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} (the result is longer; the demo model stops here)"
