@@ -147,7 +147,9 @@ class ToolThreads:
             thread.start()
         except RuntimeError as error:
             self._waiting.remove(job)
-            raise ToolThreadsBusy("the tool was not run: no thread could be started for it") from error
+            raise ToolThreadsBusy(
+                "The tool was not run: no thread could be started for it. Try again later."
+            ) from error
         self._threads += 1
 
     def _refuse(self, job: _Job[Any]) -> None:
@@ -155,7 +157,7 @@ class ToolThreads:
             logger.warning("a tool was refused: all %d threads for tools are busy", self._max_threads)
             job.refuse(
                 ToolThreadsBusy(
-                    f"the tool was not run: all {self._max_threads} threads for tools are busy; try again later"
+                    f"The tool was not run: all {self._max_threads} threads for tools are busy. Try again later."
                 )
             )
 

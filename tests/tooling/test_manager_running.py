@@ -282,7 +282,7 @@ async def test_a_blocked_function_costs_its_thread_and_no_more(stream: bool) -> 
     refused = await execute(times(1, "next"), tools, stream=stream, manager=manager)
 
     assert "did not end within" in timed_out.texts[0]
-    assert refused.texts == ["the tool was not run: all 1 threads for tools are busy; try again later"]
+    assert refused.texts == ["The tool was not run: all 1 threads for tools are busy. Try again later."]
     assert threads.busy == 1
     gate.open()
 

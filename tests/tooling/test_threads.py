@@ -150,7 +150,7 @@ async def test_a_call_is_refused_when_every_thread_is_taken_and_is_not_run_later
     blocked = asyncio.create_task(threads.run(gate))
     await gate.arrivals()
 
-    with pytest.raises(ToolThreadsBusy, match="all 1 threads for tools are busy; try again later") as refused:
+    with pytest.raises(ToolThreadsBusy, match="all 1 threads for tools are busy") as refused:
         await threads.run(lambda: runs.append("ran"))
 
     assert isinstance(refused.value, ToolError)
