@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -72,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
 def _serve(options: argparse.Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         # Until the server takes over: the first process of a container has no default for signals.
-        signal.signal(number, _left_early)
+        signal.signal(number, _leave)
     given = {"host": options.host, "port": options.port}
     settings = Settings(server={name: value for name, value in given.items() if value is not None})
     _log(settings, settings.logging.level)
@@ -80,8 +81,8 @@ def _serve(options: argparse.Namespace) -> None:
     serve(Server(create_app(settings), server.host, server.port, forwarded_allow_ips=server.forwarded_allow_ips))
 
 
-def _left_early(number: int, frame: FrameType | None) -> NoReturn:
-    sys.exit(0)
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    os._exit(0)  # nothing has begun yet, and an exception would be taken for one of the module that is being imported
 
 
 def _check(_: argparse.Namespace) -> None:
