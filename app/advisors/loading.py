@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable
 from functools import reduce
+from typing import Any
 
 from app.chat import Advisor, ConfigurationError
 
@@ -25,7 +26,7 @@ def load_advisors(factories: Iterable[str]) -> tuple[Advisor, ...]:
 def _load(name: str) -> Advisor:
     module, _, path = name.partition(":")
     try:
-        factory = reduce(getattr, path.split("."), importlib.import_module(module))
+        factory: Any = reduce(getattr, path.split("."), importlib.import_module(module))
         advisor = factory()
     except Exception as error:
         raise ConfigurationError(f"advisors: {name} cannot be made: {type(error).__name__}: {error}") from error

@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:advisor-gateway:"
 
+_IN_THE_LOG = "The details are in the gateway's log, under the request id."
 _RETRY_AFTER = 10.0
 """Seconds to wait where nobody could tell how many."""
 _LONGEST_RETRY_AFTER = 86_400.0
@@ -106,15 +107,16 @@ class Problem:
 
 
 def problem_of(error: Exception) -> Problem:
-    """What a caller is told of an error. Of one that nobody raised on purpose nothing but the request's id."""
+    """What a caller is told of an error. Of a fault of the gateway's own that is nothing but the request's id."""
     kind = next((KINDS[base] for base in type(error).__mro__ if base in KINDS), None)
     if kind is None:
-        return Problem(INTERNAL, "The details are in the gateway's log, under the request id.")
+        return Problem(INTERNAL, _IN_THE_LOG)
     members = _members(error)
     if kind.status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}:
         members["retry_after"] = _seconds(error)
     headers = {"Retry-After": str(members["retry_after"])} if "retry_after" in members else {}
-    return Problem(kind, str(error), members, headers)
+    detail = _IN_THE_LOG if isinstance(error, ConfigurationError) else str(error)  # it may name files and modules
+    return Problem(kind, detail, members, headers)
 
 
 def _members(error: Exception) -> dict[str, Any]:
@@ -135,8 +137,11 @@ def _seconds(error: Exception) -> int:
     return math.ceil(min(max(wanted, 1.0), _LONGEST_RETRY_AFTER))
 
 
-async def _on_raised(_: Request, error: Exception) -> Response:
-    return problem_of(error).response()
+async def _on_raised(request: Request, error: Exception) -> Response:
+    problem = problem_of(error)
+    if problem.kind.status == HTTPStatus.INTERNAL_SERVER_ERROR:  # what callers do wrong is theirs to know
+        logger.error("%s %r failed: %s: %s", request.method, request.url.path, type(error).__name__, error)
+    return problem.response()
 
 
 async def _on_http(request: Request, error: HTTPException) -> Response:

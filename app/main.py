@@ -1,0 +1,157 @@
+"""The gateway, put together: the only place where its parts are made, wired and closed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from fastapi import FastAPI
+
+from app.advisors import MemoryAdvisor, ToolAdvisor, ToolCallingAdvisor, TraceAdvisor
+from app.advisors.loading import load_advisors
+from app.chat import Advisor, ChatModel, ChatOptions
+from app.client import ChatClient
+from app.memory import ChatMemory, InMemoryChatMemory
+from app.providers.clock import Timeouts
+from app.providers.embedded import DemoModel
+from app.providers.openai import OpenAIModel
+from app.providers.profiles import Profile, profile_for
+from app.providers.transport_aiohttp import AiohttpTransport
+from app.runs import Runs
+from app.settings import ModelSettings, Settings, ToolCallingSettings
+from app.startup import DEMO_NOTE, announce, warn_of_lone_memory
+from app.tooling import ToolCallingManager, ToolCallLimits, ToolThreads, discover
+from app.web import Gateway, application
+
+
+def create_app(
+    settings: Settings | None = None,
+    *,
+    model: ChatModel | None = None,
+    tools: Iterable[Any] | None = None,
+    advisors: Iterable[Advisor] = (),
+    tool_calling_advisor: Callable[[], ToolAdvisor] | None = None,
+    memory: ChatMemory | None = None,
+) -> FastAPI:
+    """The gateway as an ASGI application.
+
+    Works without arguments in an empty environment: then the built-in demo model answers.
+
+    Args:
+        settings: what the operator set; None = read from the environment and the files.
+        model: answers instead of the configured one. The application closes it when it stops.
+        tools: functions, tools and toolsets instead of those found in the configured packages.
+        advisors: habits around the model, beside the configured ones.
+        tool_calling_advisor: makes the owner of the tool loop instead of the usual one.
+        memory: keeps conversations instead of the memory of this process.
+
+    Raises:
+        ConfigurationError: settings, tools or advisors that cannot work; the message says which and why.
+    """
+    settings = settings or Settings()
+    threads = ToolThreads(settings.tool_calling.threads)
+    given = discover(settings.tools.packages, threads=threads) if tools is None else tuple(tools)
+    manager = _manager(settings.tool_calling)
+    if memory is None and settings.memory.enabled:
+        warn_of_lone_memory(os.environ, sys.argv)
+        memory = InMemoryChatMemory(settings.memory.max_messages, settings.memory.max_conversations)
+    habits = (
+        TraceAdvisor(),
+        *((MemoryAdvisor(memory),) if memory is not None else ()),
+        *load_advisors(settings.advisors),
+        *advisors,
+    )
+
+    def client_of(answering: ChatModel) -> ChatClient:
+        return ChatClient(
+            answering,
+            advisors=habits,
+            tools=given,
+            options=ChatOptions(tool_context=settings.tools.context),
+            system=settings.model.system,
+            tool_calling=settings.tool_calling.auto_register,
+            tool_calling_advisor=tool_calling_advisor or partial(ToolCallingAdvisor, manager),
+        )
+
+    client_of(model or _model(settings.model))  # what cannot work stops the start, not the first request
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[Mapping[str, Any]]:
+        async with AsyncExitStack() as closing:
+            client = client_of(model or _model(settings.model))
+            closing.push_async_callback(client.model.aclose)
+            runs = Runs(client, max_active=settings.runs.max_active)
+            closing.push_async_callback(runs.drain, settings.server.drain)
+            is_demo = model is None and not settings.model.configured
+            announce(model=client.model.name, tools=[tool.definition.name for tool in client.tools], demo=is_demo)
+            yield {
+                "gateway": Gateway(
+                    client=client,
+                    runs=runs,
+                    manager=manager,
+                    max_body_bytes=settings.server.max_body_bytes,
+                    commit_after=settings.stream.commit_after,
+                    heartbeat=settings.stream.heartbeat,
+                    drain_time=settings.server.drain,
+                    demo_note=DEMO_NOTE if is_demo else None,
+                )
+            }
+
+    return application(
+        lifespan, version=_version(), docs=settings.server.docs, cors_origins=settings.server.cors_origins
+    )
+
+
+def _model(settings: ModelSettings) -> ChatModel:
+    if not settings.configured:
+        return DemoModel()
+    return OpenAIModel(
+        settings.server_url,
+        model=settings.name,
+        api_key=settings.api_key.get_secret_value() if settings.api_key else None,
+        transport=AiohttpTransport(max_connections=settings.max_connections),
+        profile=_profile(settings),
+        timeouts=Timeouts(
+            connect=settings.connect_timeout,
+            first_byte=settings.first_byte_timeout,
+            idle=settings.idle_timeout,
+            total=settings.total_timeout,
+        ),
+        headers={name: text.get_secret_value() for name, text in settings.headers.items()},
+    )
+
+
+def _profile(settings: ModelSettings) -> Profile:
+    said = {flag: value for flag, value in settings.profile.model_dump().items() if value is not None}
+    return replace(profile_for(settings.server_url), **said)
+
+
+def _manager(settings: ToolCallingSettings) -> ToolCallingManager:
+    return ToolCallingManager(
+        limits=ToolCallLimits(
+            per_tool=settings.max_calls_per_tool,
+            total=settings.max_total_calls,
+            rounds=settings.max_rounds,
+            identical=settings.max_identical_calls,
+            on_limit=settings.on_limit,
+            uncounted=frozenset(settings.uncounted),
+        ),
+        max_concurrency=settings.max_concurrency,
+        timeout=settings.tool_timeout,
+        error_details=settings.error_details,
+        log_details=settings.log_details,
+        raise_errors=settings.raise_errors,
+    )
+
+
+def _version() -> str:
+    try:
+        return version("advisor-gateway")
+    except PackageNotFoundError:
+        return "0"  # run from a checkout that is not installed

@@ -1,0 +1,237 @@
+"""Every error is a problem document, the same by both endpoints, before and after the first byte."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from app.chat import (
+    BaseAdvisor,
+    ChatRequest,
+    ConfigurationError,
+    GatewayError,
+    ModelError,
+    ModelProtocolError,
+    ModelRateLimited,
+    ModelRejected,
+    ModelTimeout,
+    ModelUnavailable,
+    Tool,
+    ToolError,
+    ToolFailed,
+)
+from app.providers.scripted import Cut, ScriptedModel, tool_calls
+from app.runs import ConversationBusy, GatewayFull, ShuttingDown
+from app.web.documents import ProblemDocument
+from app.web.errors import KINDS, problem_of
+from tests.support.modes import both_modes
+from tests.support.tools import failing
+from tests.support.web import ask, gateway
+
+
+class Tired(ModelUnavailable):
+    """A subclass that the table does not know."""
+
+
+ERRORS: list[tuple[Exception, int, str]] = [
+    (ModelRejected("no such model", status=404), 502, "model-rejected"),
+    (ModelProtocolError("the answer was cut"), 502, "model-protocol-error"),
+    (ModelUnavailable("nobody listens"), 502, "model-unavailable"),
+    (ModelRateLimited("too often", status=429), 429, "model-rate-limited"),
+    (ModelTimeout("too slow"), 504, "model-timeout"),
+    (ModelError("of no known kind"), 502, "model-error"),
+    (Tired("worn out"), 502, "model-unavailable"),
+    (ToolFailed("the door is locked"), 500, "tool-error"),
+    (ConfigurationError("two loops"), 500, "misconfigured"),
+    (GatewayError("refused by an advisor"), 500, "gateway-error"),
+]
+CASES = pytest.mark.parametrize(("error", "status", "name"), ERRORS, ids=[type(error).__name__ for error, *_ in ERRORS])
+
+
+class Raising(BaseAdvisor):
+    """An advisor that refuses every request."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self._error = error
+
+    async def before(self, request: ChatRequest) -> ChatRequest:
+        raise self._error
+
+
+def errors_in(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """What was logged as an error."""
+    return [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+@pytest.mark.fault("S10")
+@both_modes
+@CASES
+async def test_an_error_has_its_status_and_its_type(error: Exception, status: int, name: str, *, stream: bool) -> None:
+    async with gateway(ScriptedModel(error)) as client:
+        reply = await ask(client, stream=stream)
+
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert reply.status == reply.document["status"] == status
+    assert reply.document["type"] == f"urn:advisor-gateway:{name}"
+    assert reply.document["title"]
+    assert (reply.document["detail"] == str(error)) != isinstance(error, ConfigurationError)
+    assert reply.document["request_id"] == reply.headers["x-request-id"]
+    ProblemDocument.model_validate(reply.document)
+
+
+@pytest.mark.fault("S01")
+@CASES
+async def test_after_the_first_byte_it_is_an_event_with_the_same_document(
+    error: Exception, status: int, name: str
+) -> None:
+    broken = Cut("Well,", error) if isinstance(error, ModelError) else tool_calls(("fail", {}))
+    settings = {"tool_calling": {"raise_errors": True}}
+    async with gateway(ScriptedModel(error), settings=settings) as client:
+        before = await ask(client, stream=True)
+    async with gateway(ScriptedModel(broken), [failing("fail", error)], settings=settings) as client:
+        after = await ask(client, stream=True)
+
+    if isinstance(error, ToolError):
+        assert after.of("tool_call.error")[0]["error"] == str(error)  # what a tool says on purpose is for the model
+        return
+    assert (before.status, after.status, after.names[-1]) == (status, 200, "run.failed")
+    del before.document["request_id"], after.document["request_id"]
+    assert before.document == after.document
+
+
+@pytest.mark.fault("S01", "S10")
+@both_modes
+@pytest.mark.parametrize("begun", [False, True], ids=["before", "after the first byte"])
+async def test_a_fault_of_ours_is_told_without_details_and_logged_once_with_them(
+    caplog: pytest.LogCaptureFixture, *, begun: bool, stream: bool
+) -> None:
+    fault = ZeroDivisionError("secret inner state")
+    script = (tool_calls(("fail", {})),) if begun else (fault,)
+    settings = {"tool_calling": {"raise_errors": True}}
+    async with gateway(ScriptedModel(*script), [failing("fail", fault)], settings=settings) as client:
+        reply = await ask(client, stream=stream)
+
+    if stream and begun:
+        assert (reply.status, reply.names[-1]) == (200, "run.failed")
+    else:
+        assert reply.status == 500
+    assert reply.document["type"] == "urn:advisor-gateway:internal"
+    assert "secret" not in str(reply.document)
+    (record,) = errors_in(caplog)
+    assert record.exc_info
+    assert record.exc_info[1] is fault
+
+
+@pytest.mark.fault("S08")
+async def test_a_fault_outside_of_a_run_is_told_and_logged_in_the_same_way(caplog: pytest.LogCaptureFixture) -> None:
+    broken = False
+
+    def provider() -> list[Tool]:
+        if broken:
+            raise ZeroDivisionError("secret inner state")
+        return []
+
+    async with gateway(ScriptedModel(), [provider]) as client:
+        broken = True
+        response = await client.get("/tools")
+
+    assert response.status_code == 500
+    assert response.json()["request_id"] == response.headers["x-request-id"]
+    assert "secret" not in response.text
+    (record,) = errors_in(caplog)
+    assert record.exc_info
+
+
+async def test_an_error_outside_of_a_run_that_is_the_operators_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    broken = False
+
+    def provider() -> list[Tool]:
+        if broken:
+            raise ConfigurationError("the tools moved away")
+        return []
+
+    async with gateway(ScriptedModel(), [provider]) as client:
+        broken = True
+        response = await client.get("/tools")
+
+    assert response.status_code == 500
+    assert "moved" not in response.text
+    assert ["the tools moved away" in record.getMessage() for record in errors_in(caplog)] == [True]
+
+
+@both_modes
+async def test_an_advisor_may_refuse_with_an_error_of_its_own(*, stream: bool) -> None:
+    error = GatewayError("the advisor knows better")
+    async with gateway(ScriptedModel(), advisors=[Raising(error)]) as client:
+        reply = await ask(client, stream=stream)
+
+    assert (reply.status, reply.document["detail"]) == (500, str(error))
+
+
+# --- details
+
+
+@pytest.mark.fault("E01")
+@both_modes
+async def test_the_model_servers_status_and_code_are_told(*, stream: bool) -> None:
+    error = ModelRateLimited("pay first", status=429, code="insufficient_quota")
+    async with gateway(ScriptedModel(error)) as client:
+        document = (await ask(client, stream=stream)).document
+
+    assert (document["code"], document["upstream_status"]) == ("insufficient_quota", 429)
+
+
+@both_modes
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [(7, 7), (0.2, 1), (2.1, 3), (0, 1), (-5, 1), (1e9, 86_400), (None, 10), (float("inf"), 10), (float("nan"), 10)],
+)
+async def test_who_is_rate_limited_is_told_when_to_come_back(wanted: float | None, told: int, *, stream: bool) -> None:
+    async with gateway(ScriptedModel(ModelRateLimited("too often", retry_after=wanted))) as client:
+        reply = await ask(client, stream=stream)
+
+    assert reply.headers["retry-after"] == str(told)
+    assert reply.document["retry_after"] == told
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "header"),
+    [(ConversationBusy("c"), 409, None), (GatewayFull("full"), 503, "1"), (ShuttingDown("bye"), 503, "5")],
+    ids=["busy", "full", "shutting down"],
+)
+def test_a_run_that_was_not_begun_says_when_to_come_back(error: Exception, status: int, header: str | None) -> None:
+    response = problem_of(error).response()
+
+    assert response.status_code == status
+    assert response.headers.get("retry-after") == header
+
+
+def test_no_two_kinds_of_problem_share_a_name() -> None:
+    names = [kind.name for kind in KINDS.values()]
+
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "name"),
+    [
+        ("GET", "/", 404, "not-found"),
+        ("GET", "/nothing", 404, "not-found"),
+        ("POST", "/chat/", 404, "not-found"),
+        ("POST", "/nothing/%0d%0aX: y", 404, "not-found"),
+        ("DELETE", "/chat", 405, "method-not-allowed"),
+        ("POST", "/tools", 405, "method-not-allowed"),
+        ("PUT", "/readyz", 405, "method-not-allowed"),
+    ],
+)
+async def test_what_is_not_there_is_a_problem_document_too(method: str, path: str, status: int, name: str) -> None:
+    async with gateway(ScriptedModel()) as client:
+        response = await client.request(method, path)
+
+    assert response.status_code == status
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["type"] == f"urn:advisor-gateway:{name}"
+    assert ("allow" in response.headers) == (status == 405)
+    ProblemDocument.model_validate(response.json())
