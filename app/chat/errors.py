@@ -23,7 +23,8 @@ class ModelError(GatewayError):
     Args:
         message: what happened, safe to show to a caller.
         status: HTTP status the server answered with, None where it did not get that far.
-        code: the server's own error code (such as `insufficient_quota`), None where it sent none.
+        code: the server's own error code (such as `insufficient_quota`); where the gateway found the fault, its own
+            word for it (such as `unreachable`, `truncated`, `empty`); None where there is neither.
         retry_after: seconds after which the server wants to be asked again, None where it did not say.
     """
 

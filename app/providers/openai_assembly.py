@@ -1,0 +1,246 @@
+"""One answer put together from chunks: a stream's, or a whole completion as the only one.
+
+Pure: decoded JSON in, chat events out. Choice 0 is the answer. What could be text or a call and cannot be read is an
+error; what is neither is let by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from app.chat import (
+    AssistantMessage,
+    ChatEvent,
+    ChatResponse,
+    Completed,
+    FinishReason,
+    ModelProtocolError,
+    ReasoningDelta,
+    TextDelta,
+    Usage,
+)
+from app.chat.messages import EMPTY
+from app.providers.openai_calls import ToolCallAssembly
+from app.providers.openai_errors import Scrub, error_in_answer, tells_of_an_error
+from app.providers.openai_parts import Part, parts_of
+from app.providers.openai_usage import usage_of
+from app.providers.profiles import Profile
+from app.providers.text_channel import TextChannel
+from app.providers.think_tags import ThinkTags
+from app.providers.wire_json import whole_characters
+
+REASONING_FIELDS = ("reasoning_content", "reasoning")
+"""Names under which servers send reasoning apart from text. Of one delta the first that says something counts."""
+
+_FINISH_REASONS = {
+    "length": FinishReason.LENGTH,
+    "max_tokens": FinishReason.LENGTH,
+    "max_output_tokens": FinishReason.LENGTH,
+    "model_length": FinishReason.LENGTH,
+    "content_filter": FinishReason.CONTENT_FILTER,
+    "content_filtered": FinishReason.CONTENT_FILTER,
+    "safety": FinishReason.CONTENT_FILTER,
+    "recitation": FinishReason.CONTENT_FILTER,
+    "sensitive": FinishReason.CONTENT_FILTER,
+}
+"""Reasons that stay what they are. Every other one is an end of the model's own: `tool_calls` with calls, or `stop`."""
+
+_FAILURES = frozenset({"error", "abort", "aborted", "cancelled", "network_error", "insufficient_system_resource"})
+"""Finish reasons by which a server says that it did not finish."""
+
+
+class AnswerAssembly:
+    """Takes chunks, gives the events they make, and in the end the whole answer.
+
+    Args:
+        profile: the server's dialect.
+        scrub: masks secrets in messages.
+        secret: masked in the answer, see `StreamMask`.
+        max_answer: characters the whole answer may have.
+        extra: what is told beside the answer, see `ChatResponse.extra`.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        scrub: Scrub,
+        *,
+        secret: str | None = None,
+        max_answer: int,
+        extra: Mapping[str, Any] = EMPTY,
+    ) -> None:
+        self._profile = profile
+        self._scrub = scrub
+        self._max_answer = max_answer
+        self._extra = extra
+        self._text, self._reasoning, self._refusal = (TextChannel(secret) for _ in range(3))
+        self._tags = ThinkTags() if profile.think_tags else None
+        self._calls = ToolCallAssembly(secret)
+        self._kept: dict[str, Any] = {}
+        self._reasoning_field: str | None = None
+        self._finish: str | None = None
+        self._usage: Usage | None = None
+        self._id: str | None = None
+        self._model: str | None = None
+        self._size = 0
+        self.begun = False
+        """Whether anything of the answer's choice came, be it empty."""
+        self.ends_in_usage = False
+        """Whether the last chunk was one of usage only, which comes after the end of an answer."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the server has said why the answer ended."""
+        return self._finish is not None
+
+    @property
+    def size(self) -> int:
+        """How much has come, in characters. Grows with content only."""
+        return self._size + self._calls.size
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether what came can be an answer that ended without a word: something came, and no call is cut."""
+        return bool(self.size) and self._calls.complete()
+
+    def add(self, chunk: Mapping[str, Any]) -> Iterator[ChatEvent]:
+        """Take one chunk, or a whole completion.
+
+        Raises:
+            ModelError: while iterating: the chunk tells of an error, cannot be read, or is one too many.
+        """
+        if tells_of_an_error(chunk):
+            raise error_in_answer(chunk, self._scrub)
+        self._id = _said(chunk.get("id")) or self._id
+        self._model = _said(chunk.get("model")) or self._model
+        choices = chunk.get("choices")
+        choices = choices if isinstance(choices, list) else []
+        own = [choice for choice in choices if isinstance(choice, dict) and choice.get("index") in (0, None)]
+        if self._take_usage(chunk, own) and not choices:
+            self.ends_in_usage = True
+        elif own:
+            self.ends_in_usage = False
+        for choice in own:
+            yield from self._choose(choice, chunk)
+        if self.size > self._max_answer:
+            raise ModelProtocolError(
+                f"The model server's answer is larger than the {self._max_answer} characters allowed.",
+                code="too_large",
+            )
+
+    def close(self) -> Iterator[ChatEvent]:
+        """The answer has ended: the events still due, the last of them `Completed`.
+
+        Raises:
+            ModelProtocolError: while iterating: a tool call has no name.
+        """
+        if self._tags:
+            yield from self._say(self._tags.close())
+        yield from _told(ReasoningDelta, self._reasoning.close())
+        yield from _told(TextDelta, self._text.close())
+        self._refusal.close()
+        reason = _FINISH_REASONS.get((self._finish or "").lower(), FinishReason.STOP)
+        yield from self._calls.close(cut=reason is not FinishReason.STOP)
+        calls = self._calls.calls()
+        if reason is FinishReason.STOP and calls:
+            reason = FinishReason.TOOL_CALLS
+        reasoning = self._reasoning.text or None
+        if reasoning and self._reasoning_field:
+            self._kept[self._reasoning_field] = reasoning
+        message = AssistantMessage(self._text.text, calls, reasoning, self._refusal.text or None, self._kept or EMPTY)
+        yield Completed(
+            ChatResponse.of_call(message, reason, self._usage, model=self._model, id=self._id, extra=self._extra)
+        )
+
+    def _choose(self, choice: Mapping[str, Any], chunk: Mapping[str, Any]) -> Iterator[ChatEvent]:
+        finish = choice.get("finish_reason")
+        if choice.get("error") or (isinstance(finish, str) and finish.lower() in _FAILURES):
+            raise error_in_answer(choice.get("error") or {"code": finish, **chunk}, self._scrub)
+        delta = choice.get("delta")
+        if not delta and not self.size:
+            delta = choice.get("message")  # a whole completion; at the end of a stream it only says all again
+        self.begun = True
+        if delta is not None and not isinstance(delta, dict):
+            raise _malformed(f"a delta that is a {type(delta).__name__}")
+        if delta:
+            yield from self._read(delta)
+        if finish and isinstance(finish, str):
+            self._finish = finish
+
+    def _read(self, delta: Mapping[str, Any]) -> Iterator[ChatEvent]:
+        for field in REASONING_FIELDS:
+            if said := delta.get(field):
+                self._reasoning_field = self._reasoning_field or field
+                yield from self._say(Part("reasoning", part.text) for part in parts_of(said))
+                break
+        if content := delta.get("content"):
+            yield from self._say(self._parted(parts_of(content)))
+        if refusal := delta.get("refusal"):
+            yield from self._say(Part("refusal", part.text) for part in parts_of(refusal))
+        yield from self._call(delta.get("tool_calls") or [])
+        if old := delta.get("function_call"):  # as it was before there were several
+            yield from self._call({"function": old})
+        if not self._profile.kept_fields.isdisjoint(delta):
+            for field in self._profile.kept_fields & delta.keys():
+                self._keep(field, delta[field])
+
+    def _parted(self, parts: Iterable[Part]) -> Iterator[Part]:
+        for part in parts:
+            if self._tags and part.kind == "text":
+                yield from self._tags.feed(part.text)
+            else:
+                yield part
+
+    def _say(self, parts: Iterable[Part]) -> Iterator[ChatEvent]:
+        for part in parts:
+            self._size += len(part.text)
+            if part.kind == "text":
+                yield from _told(TextDelta, self._text.feed(part.text))
+            elif part.kind == "reasoning":
+                yield from _told(ReasoningDelta, self._reasoning.feed(part.text))
+            else:
+                self._refusal.feed(part.text)
+
+    def _call(self, fragments: Any) -> Iterator[ChatEvent]:
+        if not isinstance(fragments, list):
+            fragments = [fragments]
+        for fragment in fragments:
+            if not isinstance(fragment, dict):
+                raise _malformed(f"a tool call that is a {type(fragment).__name__}")
+            yield from self._calls.add(fragment)
+
+    def _take_usage(self, chunk: Mapping[str, Any], own: list[dict[str, Any]]) -> bool:
+        beside = chunk.get("x_groq")
+        places = [chunk.get("usage"), *(choice.get("usage") for choice in own)]
+        if isinstance(beside, dict):
+            places.append(beside.get("usage"))
+        usage = next((found for place in places if (found := usage_of(place))), None)
+        if usage and (self._usage is None or usage.input_tokens or usage.output_tokens or usage.total_tokens):
+            self._usage = usage  # the last one that says something: totals grow, they are not added up
+        return usage is not None
+
+    def _keep(self, field: str, value: Any) -> None:
+        kept = self._kept.get(field)
+        if value is None:
+            return
+        self._size += len(str(value))
+        if isinstance(kept, list) and isinstance(value, list):
+            kept.extend(value)
+        elif isinstance(kept, dict) and isinstance(value, dict):
+            kept.update(value)
+        else:
+            self._kept[field] = value
+
+
+def _told(kind: type[TextDelta | ReasoningDelta], text: str) -> Iterator[ChatEvent]:
+    if text:
+        yield kind(text)
+
+
+def _said(value: Any) -> str | None:
+    return whole_characters(value).strip() or None if isinstance(value, str) else None
+
+
+def _malformed(what: str) -> ModelProtocolError:
+    return ModelProtocolError(f"The model server sent {what}.", code="malformed")

@@ -1,0 +1,216 @@
+"""What a model server's errors mean in the gateway's terms.
+
+Total: whatever status and body come, there is an error of the right class with a short, scrubbed text, and nothing
+here raises. An error inside an answer that began with status 200 goes through the same judgement.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Any
+
+from app.chat import ModelError, ModelRateLimited, ModelRejected, ModelUnavailable
+from app.providers.wire_json import decode, encode, whole_characters
+
+Scrub = Callable[[str], str]
+
+BASE_URL_HINT = "check the base URL (GATEWAY_MODEL__BASE_URL): for many servers it ends in /v1"
+_KEY_HINT = "check the API key (GATEWAY_MODEL__API_KEY)"
+
+_LONGEST = 500
+_LOOKED_AT = 4000
+_MESSAGE_KEYS = ("message", "msg", "detail", "description", "error_description", "error_msg", "reason", "title")
+_CODE_KEYS = ("code", "error_code", "type")
+_STATUS_KEYS = ("status", "status_code", "http_status", "code", "error_code")
+_NO_ERROR = frozenset({None, 0, "0", HTTPStatus.OK, "200", "", "success", "ok"})
+_RETRIABLE_4XX = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_EARLY})
+_RATE_WORDS = re.compile(r"rate.?limit|too.?many|quota|throttl|resource.?exhausted", re.IGNORECASE)
+_REQUEST_WORDS = re.compile(
+    r"invalid|bad.?request|authenti|unauthori|permission|forbidden|not.?found|context.?length|content.?(filter|policy)"
+    r"|unsupported|unprocessable|billing|moderation",
+    re.IGNORECASE,
+)
+_DEEPEST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Details:
+    """What an error body says of itself."""
+
+    message: str | None = None
+    code: str | None = None
+    kind: str = ""
+    status: int | None = None
+
+
+def error_of_status(
+    status: int, headers: Mapping[str, str], body: bytes, scrub: Scrub, *, now: Callable[[], float] = time.time
+) -> ModelError:
+    """The error that an HTTP answer other than 2xx means.
+
+    Args:
+        status: its status.
+        headers: its headers, names in lower case.
+        body: its body or the beginning of it, of any shape.
+        scrub: masks secrets.
+        now: the time, for `Retry-After` given as a date.
+    """
+    if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
+        target = scrub(headers.get("location", "")) or "somewhere it does not say"
+        message = f"The model server redirects (HTTP {status}) to {target}, which is not followed; {BASE_URL_HINT}."
+        return ModelRejected(message, status=status, code="redirect")
+    try:
+        found = _details(decode(body))
+    except ValueError:
+        found = _Details(message=excerpt(body, scrub) or None)
+    return _judged(found, status, scrub, retry_after(headers, now))
+
+
+def error_in_answer(payload: Any, scrub: Scrub) -> ModelError:
+    """The error that an answer of status 200 holds in `payload`. Its own number, if any, is taken for the status."""
+    return _judged(_details(payload), None, scrub, None)
+
+
+def tells_of_an_error(payload: Mapping[str, Any]) -> bool:
+    """Whether an object in the place of an answer, or beside one, is an error."""
+    if payload.get("error") or payload.get("object") == "error" or payload.get("type") == "error":
+        return True
+    code = payload.get("code")
+    return (
+        not payload.get("choices")
+        and isinstance(code, str | int)
+        and code not in _NO_ERROR
+        and any(payload.get(key) for key in _MESSAGE_KEYS)
+    )
+
+
+def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:
+    """Seconds after which the server wants to be asked again, from any of the forms there are."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        value = headers.get(name, "").strip()
+        if not value:
+            continue
+        try:
+            seconds = float(value) / unit
+        except ValueError:
+            seconds = _until(value, now)
+        if math.isfinite(seconds) and seconds >= 0:
+            return seconds
+    return None
+
+
+def _until(date: str, now: Callable[[], float]) -> float:
+    try:
+        return max(0.0, parsedate_to_datetime(date).timestamp() - now())
+    except (ValueError, OverflowError, OSError):
+        return math.nan
+
+
+def excerpt(body: bytes, scrub: Scrub, longest: int = _LONGEST) -> str:
+    """A short piece of a body that is safe to show; of a web page, its title only."""
+    text = body[:_LOOKED_AT].decode("utf-8", "replace")
+    if text.lstrip("\ufeff \t\r\n").startswith("<"):
+        title = re.search(r"(?is)<title[^>]*>([^<]{1,200})", text)
+        text = f'a web page titled "{" ".join(title[1].split())}"' if title else "a web page"
+    return _short(text, scrub, longest)
+
+
+def _short(text: str, scrub: Scrub, longest: int = _LONGEST) -> str:
+    text = scrub("".join(char if char.isprintable() else " " for char in whole_characters(text[:_LOOKED_AT])))
+    text = " ".join(text.split())
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def _details(payload: Any, depth: int = 0) -> _Details:
+    if isinstance(payload, list):
+        payload = next((item for item in payload if isinstance(item, dict | str) and item), None)
+    if isinstance(payload, str):
+        return _Details(message=payload or None)
+    if not isinstance(payload, dict):
+        return _Details()
+    code = next((payload[key] for key in _CODE_KEYS if _is_code(payload.get(key))), None)
+    outer = _Details(
+        next((said for key in _MESSAGE_KEYS if (said := _said(payload.get(key), depth))), None),
+        None if code is None else str(code),
+        f"{payload.get('type') or ''}",
+        next((status for key in _STATUS_KEYS if (status := _status(payload.get(key)))), None),
+    )
+    inner = payload.get("error") or payload.get("errors")
+    if not inner or depth >= _DEEPEST:
+        return outer
+    found = _details(inner, depth + 1)
+    return _Details(
+        found.message or outer.message,
+        found.code or outer.code,
+        f"{found.kind} {outer.kind}",
+        found.status or outer.status,
+    )
+
+
+def _said(value: Any, depth: int) -> str | None:
+    if isinstance(value, list | dict) and value:
+        inner = _details(value, depth + 1).message if depth < _DEEPEST else None
+        return inner or _as_text(value)
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def _as_text(value: Any) -> str | None:
+    try:
+        return encode(value)
+    except ValueError:
+        return None
+
+
+def _is_code(value: Any) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool) and value != ""
+
+
+def _status(value: Any) -> int | None:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) == len("503"):
+        value = int(value)
+    if type(value) is int and HTTPStatus.BAD_REQUEST <= value < 600:  # noqa: PLR2004 - where HTTP statuses end
+        return value
+    return None
+
+
+def _judged(found: _Details, status: int | None, scrub: Scrub, wait: float | None) -> ModelError:
+    told = _short(found.message or "", scrub)
+    code = _short(found.code or "", scrub, 100) or None
+    effective = status or found.status
+    where = "" if effective is None else f" (HTTP {effective})" if status else f" ({effective})"
+    kind = _class_of(effective, f"{code or ''} {found.kind}")
+    if kind is ModelRateLimited:
+        message = f"The model server takes no more requests for now{where}"
+    elif kind is ModelRejected:
+        message = f"The model server refused the request{where}"
+    else:
+        message = f"The model server failed{where}"
+    message += f": {told}" if told else "; it gave no reason" if code is None else f": {code}"
+    hint = _hint(effective)
+    if hint:
+        message = f"{message.rstrip('.')} ({hint})"
+    return kind(message, status=effective, code=code, retry_after=wait)
+
+
+def _class_of(status: int | None, words: str) -> type[ModelError]:
+    if status == HTTPStatus.TOO_MANY_REQUESTS or (status is None and _RATE_WORDS.search(words)):
+        return ModelRateLimited
+    if status is None:
+        return ModelRejected if _REQUEST_WORDS.search(words) else ModelUnavailable
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _RETRIABLE_4XX:
+        return ModelUnavailable
+    return ModelRejected
+
+
+def _hint(status: int | None) -> str:
+    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        return _KEY_HINT
+    if status in {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}:
+        return f"{BASE_URL_HINT}; and the model's name"
+    return ""

@@ -1,0 +1,196 @@
+"""From the bytes of a model server's answer to chat events: pure, and the same for every way the network cuts them.
+
+What the body is follows from its first bytes, not from its label or from what was asked for: a stream of events, or a
+JSON completion, which is a stream of one chunk. Anything else is an error that shows what came.
+
+When an answer is whole (everything else is an error, never a short success):
+
+- a finish reason came, and then `[DONE]` or the end of the body;
+- no finish reason, but `[DONE]`, or a last chunk that holds nothing but usage; there must be something in the answer,
+  and no tool call may be cut;
+- a JSON completion that parses.
+
+An event that the end of the body left without its blank line counts if it can be read. What comes after `[DONE]` is
+not part of the answer. Tags that models write into their text (`<think>`, `<tool_call>`) stay text, unless the profile
+parts the thinking from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from app.chat import ChatEvent, ModelProtocolError
+from app.chat.messages import EMPTY
+from app.providers.openai_assembly import AnswerAssembly
+from app.providers.openai_errors import BASE_URL_HINT, Scrub, error_in_answer, excerpt, tells_of_an_error
+from app.providers.profiles import Profile
+from app.providers.scrubbing import Scrubber
+from app.providers.sse import ServerSentEvent, SseDecoder
+from app.providers.wire_json import decode, is_cut
+
+MAX_EVENT = 8 * 2**20
+MAX_ANSWER = 32 * 2**20
+
+_BOM = b"\xef\xbb\xbf"
+_DONE = b"[done]"
+_KEEP_ALIVES = frozenset({"ping", "heartbeat", "keepalive", "keep-alive"})
+_SHOWN = 4000
+
+
+class ChatCompletionReader:
+    """Reads one answer: `feed` it what comes, then `close` it. `Completed` is the last event of one or the other.
+
+    Args:
+        profile: the server's dialect.
+        scrub: masks secrets in messages.
+        secret: a text masked in the answer itself, see `StreamMask`.
+        max_event: bytes that one event may have.
+        max_answer: characters that the whole answer may have, and bytes that a JSON body may have.
+        extra: what is told beside the answer, see `ChatResponse.extra`.
+    """
+
+    def __init__(
+        self,
+        profile: Profile | None = None,
+        *,
+        scrub: Scrub | None = None,
+        secret: str | None = None,
+        max_event: int = MAX_EVENT,
+        max_answer: int = MAX_ANSWER,
+        extra: Mapping[str, Any] = EMPTY,
+    ) -> None:
+        self._scrub = scrub or Scrubber()
+        self._max_answer = max_answer
+        self._events = SseDecoder(max_event)
+        self._answer = AnswerAssembly(
+            profile or Profile(), self._scrub, secret=secret, max_answer=max_answer, extra=extra
+        )
+        self._kind: Literal["unknown", "events", "json", "other"] = "unknown"
+        self._body = bytearray()  # a JSON body; of others the beginning, to be shown
+        self.done = False
+        """Whether the answer is whole and told: nothing more need be read."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the server has said why the answer ended: what may still come is usage."""
+        return self._answer.finished
+
+    @property
+    def size(self) -> int:
+        """How much content has come. Keep-alives do not make it grow."""
+        return self._answer.size + (len(self._body) if self._kind == "json" else 0)
+
+    def feed(self, chunk: bytes) -> Iterator[ChatEvent]:
+        """Read on. To be iterated to its end.
+
+        Raises:
+            ModelError: while iterating, after what could be read: the answer cannot be used.
+        """
+        if self._kind == "unknown":
+            chunk = self._recognise(chunk)
+        if self.done or not chunk:
+            return
+        if self._kind == "json":
+            self._body += chunk
+            if len(self._body) > self._max_answer:
+                raise _broken("too_large", f"an answer larger than the {self._max_answer} bytes allowed")
+            return
+        if not self._answer.begun and len(self._body) < _SHOWN:
+            self._body += chunk[:_SHOWN]
+        if self._kind == "events":
+            for event in self._events.feed(chunk):
+                yield from self._take(event)
+        elif len(self._body) >= _SHOWN:
+            raise self._not_a_completion()
+
+    def close(self) -> Iterator[ChatEvent]:
+        """The body has ended. The last event is `Completed`, if `feed` has not given it already.
+
+        Raises:
+            ModelError: while iterating: the answer cannot be used.
+        """
+        if self.done:
+            return
+        if self._kind == "json":
+            yield from self._answer.add(self._whole_body())
+            yield from self._end(marked=True)
+            return
+        for event in self._events.close():
+            yield from self._take(event)
+        if self._kind == "other" or (self._events.strange and not self._answer.begun):
+            raise self._not_a_completion()
+        yield from self._end(marked=False)
+
+    def _recognise(self, chunk: bytes) -> bytes:
+        """Find out what the body is. Returns what is to be read of it by now."""
+        self._body += chunk
+        begun = bytes(self._body)
+        if _BOM.startswith(begun):
+            return b""
+        begun = begun.removeprefix(_BOM).lstrip()
+        self._body.clear()
+        if begun:
+            self._kind = "json" if begun[:1] in b"{[" else "other" if begun[:1] == b"<" else "events"
+        return begun
+
+    def _take(self, event: ServerSentEvent) -> Iterator[ChatEvent]:
+        data = event.data.strip()
+        if self.done or not data or data.startswith(b":"):
+            return  # after the end, or a keep-alive
+        if data.lower() == _DONE:
+            yield from self._end(marked=True)
+            return
+        try:
+            payload = decode(data)
+        except ValueError:
+            if event.cut or event.event.lower() in _KEEP_ALIVES:
+                return
+            payload = data.decode("utf-8", "replace")
+        if event.event == "error":
+            raise error_in_answer(payload, self._scrub)
+        for chunk in payload if isinstance(payload, list) else [payload]:
+            if isinstance(chunk, dict):
+                yield from self._answer.add(chunk)
+            elif chunk is not None and not event.cut:
+                shown = excerpt(data, self._scrub, 120)
+                raise _broken("malformed", f"an event that is no chunk of a chat completion: {shown}")
+
+    def _whole_body(self) -> dict[str, Any]:
+        body = bytes(self._body)
+        before, _, last = body.rpartition(b"data:")
+        if last.strip().lower() == _DONE:
+            body = before  # a stream's end glued to a body that is none
+        try:
+            payload = decode(body)
+        except ValueError:
+            raise self._unreadable(body) from None
+        if isinstance(payload, list) and len(payload) == 1:
+            payload = payload[0]  # some wrap errors in a list
+        if isinstance(payload, dict) and ("choices" in payload or tells_of_an_error(payload)):
+            return payload
+        raise self._not_a_completion()
+
+    def _unreadable(self, body: bytes) -> ModelProtocolError:
+        if is_cut(body):
+            return _broken("truncated", "half a JSON body: the connection ended early")
+        return _broken("malformed", f"a body that is neither JSON nor a stream: {excerpt(body, self._scrub, 120)}")
+
+    def _end(self, *, marked: bool) -> Iterator[ChatEvent]:
+        answer = self._answer
+        if self.done:
+            return
+        if not answer.begun or (marked and not answer.finished and not answer.size):
+            raise _broken("empty", "an empty answer: no text, no tool call, no finish reason")
+        if not answer.finished and not (answer.is_whole and (marked or answer.ends_in_usage)):
+            raise _broken("truncated", "half an answer: it ended without a finish reason")
+        self.done = True
+        yield from answer.close()
+
+    def _not_a_completion(self) -> ModelProtocolError:
+        shown = excerpt(bytes(self._body), self._scrub, 200)
+        return _broken("not_a_completion", f"something else than a chat completion; {BASE_URL_HINT}. It began: {shown}")
+
+
+def _broken(code: str, what: str) -> ModelProtocolError:
+    return ModelProtocolError(f"The model server sent {what}.", code=code)

@@ -1,0 +1,114 @@
+"""Keeping secrets out of everything that leaves: messages of errors, and the answer itself.
+
+Model servers echo what they were sent: a refused key in the error's text, a header in a debug answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from urllib.parse import quote
+
+MASK = "***"
+
+_SHORT = 8
+"""Below this length a secret may be a placeholder word ("ollama"): it is masked in errors only, as a whole word."""
+
+_PATTERNS = (
+    (re.compile(r"(://)[^/\s@'\"]+@"), rf"\1{MASK}@"),
+    (re.compile(r"(?i)\b(bearer\s+)(?=\S*[\d*]|\S{20})[^\s'\",;)]+"), rf"\1{MASK}"),
+    (re.compile(r"(?i)(authorization['\"]?\s*[:=]\s*['\"]?basic\s+)[^\s'\",;)]+"), rf"\1{MASK}"),
+    (re.compile(r"(?i)([?&][\w.-]*(?:key|token|secret|sig|password|auth)[\w.-]*=)[^&\s'\"]+"), rf"\1{MASK}"),
+    (re.compile(r"(?i)\b(api[-_ ]?key['\"]?\s*[:=]\s*['\"]?)(?!['\"*\s])[^\s'\",;)}]+"), rf"\1{MASK}"),
+    (re.compile(r"(?<![\w-])sk-[\w*-]{2,}(?:\.{2,}[\w*-]+)?"), MASK),
+    (re.compile(r"(?<![\w.*-])[\w.-]*\*{3,}[\w-]*"), MASK),  # a key that the server has masked in part only
+)
+
+
+class Scrubber:
+    """Masks secrets in a text: those it was given, and what looks like one.
+
+    Args:
+        secrets: texts that must never be seen; empty ones are ignored.
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._known = [re.compile(_exactly(secret)) for secret in sorted(_spellings(secrets), key=len, reverse=True)]
+
+    def __call__(self, text: str) -> str:
+        """`text` without secrets."""
+        for known in self._known:
+            text = known.sub(MASK, text)
+        for pattern, mask in _PATTERNS:
+            text = pattern.sub(mask, text)
+        return text
+
+    def __repr__(self) -> str:
+        return f"Scrubber({len(self._known)} secrets)"
+
+
+def _spellings(secrets: Iterable[str]) -> set[str]:
+    return {
+        spelling
+        for secret in secrets
+        if secret
+        for spelling in (secret, quote(secret, safe=""), json.dumps(secret)[1:-1])
+    }
+
+
+def _exactly(secret: str) -> str:
+    pattern = re.escape(secret)
+    return pattern if len(secret) >= _SHORT else rf"(?<!\w){pattern}(?!\w)"
+
+
+class StreamMask:
+    """Masks one secret in a text that comes in pieces, even where it is cut between two.
+
+    A piece is held back only while it ends in at least four characters of the secret's beginning.
+
+    Args:
+        secret: what must not be seen; a short or purely alphabetic one is a word that answers may use, and is let by.
+    """
+
+    _ENOUGH = 4
+
+    def __init__(self, secret: str | None = None) -> None:
+        self._secret = secret if secret and len(secret) >= _SHORT and not secret.isalpha() else ""
+        self._held = ""
+        self._sent = ""
+
+    def feed(self, piece: str) -> str:
+        """What of the text so far may be passed on now."""
+        if not self._secret:
+            return piece
+        text = self._sent + self._held + piece
+        sent = len(self._sent)
+        keep = 0
+        if self._secret[: self._ENOUGH] in text:
+            text = self._masked(text, sent)
+            keep = self._begun(text, sent)
+        passed = text[: len(text) - keep]
+        self._held = text[len(passed) :]
+        self._sent = passed[1 - self._ENOUGH :]
+        return passed[sent:]
+
+    def close(self) -> str:
+        """What is still held back: no secret after all."""
+        held, self._held = self._held, ""
+        return held
+
+    def _masked(self, text: str, sent: int) -> str:
+        at = text.find(self._secret)
+        while at >= 0:
+            before = text[: max(at, sent)]  # what was sent stays: three characters at most
+            text = before + MASK + text[at + len(self._secret) :]
+            at = text.find(self._secret, len(before) + len(MASK))
+        return text
+
+    def _begun(self, text: str, sent: int) -> int:
+        """How many characters at the end of `text` may be the beginning of the secret."""
+        for length in range(min(len(self._secret) - 1, len(text)), self._ENOUGH - 1, -1):
+            if text.endswith(self._secret[:length]):
+                return min(length, len(text) - sent)
+        return 0

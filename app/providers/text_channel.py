@@ -1,0 +1,52 @@
+"""One text of an answer, growing by the pieces a model server sends."""
+
+from __future__ import annotations
+
+from app.providers.scrubbing import StreamMask
+from app.providers.wire_json import whole_characters
+
+_HIGH_SURROGATES = range(0xD800, 0xDC00)
+
+
+class TextChannel:
+    """Joins pieces into a text that can be written as UTF-8 and holds no secret.
+
+    A character outside the basic plane may be cut over two pieces: its first half waits for the second.
+
+    Args:
+        secret: see `StreamMask`.
+    """
+
+    def __init__(self, secret: str | None = None) -> None:
+        self._mask = StreamMask(secret)
+        self._half = ""
+        self._pieces: list[str] = []
+
+    def feed(self, piece: str) -> str:
+        """What may be passed on now, which may be empty or hold the end of an earlier piece."""
+        if self._half:
+            piece, self._half = self._half + piece, ""
+        if piece and ord(piece[-1]) in _HIGH_SURROGATES:
+            piece, self._half = piece[:-1], piece[-1]
+        return self._passed(self._mask.feed(whole_characters(piece)))
+
+    def close(self) -> str:
+        """The rest that waited for more."""
+        rest = self._mask.feed(whole_characters(self._half)) + self._mask.close()
+        self._half = ""
+        return self._passed(rest)
+
+    @property
+    def text(self) -> str:
+        """All that was passed on."""
+        if len(self._pieces) > 1:
+            self._pieces = ["".join(self._pieces)]
+        return "".join(self._pieces)
+
+    def __bool__(self) -> bool:
+        return bool(self._pieces or self._half)
+
+    def _passed(self, text: str) -> str:
+        if text:
+            self._pieces.append(text)
+        return text

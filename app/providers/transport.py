@@ -1,0 +1,75 @@
+"""The line to a model server: bytes out, status, headers and bytes back. What they mean is decided elsewhere.
+
+A transport raises the gateway's own errors only, and none of its messages holds a secret. It does not retry what
+a server answered or could not take, follows no redirect, and keeps no cookies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class WireRequest:
+    """One POST.
+
+    Attributes:
+        url: where to, with its query; may hold a secret.
+        body: JSON.
+        headers: beside those of every JSON request; hold the key.
+        connect_timeout: seconds until a connection must stand.
+        shown_url: `url` as messages may show it.
+    """
+
+    url: str = field(repr=False)
+    body: bytes = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    connect_timeout: float | None = None
+    shown_url: str = ""
+
+
+class WireResponse(Protocol):
+    """What came back: at first its head; the body is read piece by piece."""
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers, names in lower case."""
+
+    async def read(self) -> bytes:
+        """The next piece of the body as soon as there is one; empty at its end.
+
+        Raises:
+            ModelProtocolError: the connection broke before the body's end (`code` is `truncated`).
+        """
+
+    async def aclose(self) -> None:
+        """Give the connection back if the body was read to its end, else close it. To be called on every path.
+
+        Closing must begin before the first suspension, so that a cancelled task closes too.
+        """
+
+
+class Transport(Protocol):
+    """How requests get to a model server. One may serve several models."""
+
+    async def send(self, request: WireRequest) -> WireResponse:
+        """Send a request and wait for the head of the answer, whatever its status.
+
+        Raises:
+            ModelUnavailable: no answer came (`code` is `unreachable`, `status` None).
+            ModelTimeout: no connection in time.
+        """
+
+    async def aclose(self) -> None:
+        """Close all connections. Harmless when called twice."""
+
+
+def lower_names(headers: Mapping[str, str]) -> dict[str, str]:
+    """Headers by their names in lower case; of several of one name the last."""
+    return {name.lower(): value for name, value in headers.items()}

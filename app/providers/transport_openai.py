@@ -1,0 +1,103 @@
+"""A transport over the openai SDK's client, for servers that it knows how to authenticate with (Azure, Entra, Bedrock).
+
+Only its authentication, its addresses and its connections are used: it neither retries nor parses. Importing this
+module costs most of a second, which is why nothing else imports it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, cast
+
+import httpx2
+from openai import APIConnectionError, APIStatusError, APITimeoutError, AsyncOpenAI, AsyncStream, OpenAIError
+
+from app.chat import ModelProtocolError, ModelTimeout, ModelUnavailable
+from app.providers.transport import WireRequest, lower_names
+
+
+class OpenAITransport:
+    """Sends requests through an SDK client.
+
+    The request's URL is not used: the client knows where its server is.
+
+    Args:
+        client: an `AsyncOpenAI`, `AsyncAzureOpenAI` or the like, on its own HTTP client (httpx2). Closed with this.
+    """
+
+    def __init__(self, client: AsyncOpenAI) -> None:
+        self._client = client
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def send(self, request: WireRequest) -> _Response:
+        """See `Transport.send`."""
+        try:
+            response = await self._client.post(
+                "/chat/completions",
+                body=json.loads(request.body),  # the client wants it decoded: some addresses hold the model's name
+                cast_to=httpx2.Response,
+                stream=True,
+                stream_cls=AsyncStream[Any],
+                options={
+                    "headers": request.headers,
+                    "max_retries": 0,
+                    "follow_redirects": False,
+                    "timeout": httpx2.Timeout(None, connect=request.connect_timeout),
+                },
+            )
+        except APIStatusError as error:
+            return _Response(error.response, self._closing)
+        except APITimeoutError:
+            raise ModelTimeout(
+                f"The model server did not accept a connection within {request.connect_timeout:g} s.",
+                code="connect_timeout",
+            ) from None
+        except APIConnectionError as error:
+            raise _unreachable(error.__cause__ or error) from None  # the cause may hold the key
+        except OpenAIError as error:
+            raise _unreachable(error) from None
+        return _Response(cast("httpx2.Response", response), self._closing)
+
+    async def aclose(self) -> None:
+        """Close the client."""
+        await self._client.close()
+
+
+class _Response:
+    def __init__(self, response: httpx2.Response, closing: set[asyncio.Task[None]]) -> None:
+        self._response = response
+        self._pieces: AsyncIterator[bytes] | None = None
+        self._closing = closing
+
+    @property
+    def status(self) -> int:
+        return self._response.status_code
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return lower_names(self._response.headers)
+
+    async def read(self) -> bytes:
+        if self._pieces is None:
+            self._pieces = aiter(self._response.aiter_bytes())
+        try:
+            async for piece in self._pieces:
+                if piece:
+                    return piece
+        except (httpx2.HTTPError, OSError):
+            raise ModelProtocolError(
+                "The connection to the model server broke in the middle of its answer.", code="truncated"
+            ) from None
+        return b""
+
+    async def aclose(self) -> None:
+        closing = asyncio.ensure_future(self._response.aclose())  # goes on where the caller is cancelled once more
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        await asyncio.shield(closing)
+
+
+def _unreachable(error: BaseException) -> ModelUnavailable:
+    return ModelUnavailable(f"The model server cannot be reached: {type(error).__name__}.", code="unreachable")
