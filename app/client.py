@@ -45,8 +45,8 @@ class ChatClient:
     Args:
         model: answers prompts.
         advisors: habits around the model; one of them may own the tool loop.
-        tools: functions, `Tool`s, toolset objects, providers asked anew at each request, and iterables of
-            these. Those with `default=False` are offered only to a request that names them.
+        tools: functions marked with `@tool`, `Tool`s, toolset objects, providers asked anew at each request, and
+            iterables of these. Those with `default=False` are offered only to a request that names them.
         options: defaults of every request, over the model's own.
         system: system text of every request that has none.
         tool_calling: whether the gateway runs the calls; False leaves them to the caller, for every request.

@@ -34,11 +34,13 @@ from app.tooling import ToolCallback, ToolCallingManager, tool
 from tests.support.asking import ask, both_modes
 
 
+@tool
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
 
 
+@tool
 def shout(text: str) -> str:
     """Say it loudly."""
     return text.upper()
@@ -164,6 +166,7 @@ async def test_tools_of_the_request_are_looped_and_replace_the_clients(*, stream
 async def test_a_given_loop_prevents_a_second_one(*, stream: bool) -> None:
     ran: list[int] = []
 
+    @tool
     def once() -> str:
         ran.append(1)
         return "ran"
@@ -338,6 +341,7 @@ async def test_the_clients_system_text_stands_in_where_the_request_has_none(*, s
 async def test_each_request_hands_its_own_context_to_its_tools(*, stream: bool) -> None:
     seen: list[dict[str, Any]] = []
 
+    @tool
     def who(context: ToolContext) -> str:
         """Tell who asks."""
         seen.append(dict(context))

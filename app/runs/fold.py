@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import itemgetter
 
 from app.chat import (
     AssistantMessage,
@@ -28,7 +29,8 @@ class Fold:
     def __init__(self) -> None:
         self.round: int | None = None
         self._finished = ChatResponse(AssistantMessage())
-        self._calls: dict[str, ToolCall] = {}
+        self._calls: dict[str, tuple[int, ToolCall]] = {}
+        self._runs: list[tuple[int, int, ToolRun]] = []
         self._text: list[str] = []
         self._reasoning: list[str] = []
 
@@ -41,10 +43,11 @@ class Fold:
                 self._reasoning.append(text)
             case RoundStarted(number):
                 self.round = number
+                self._calls.clear()
                 self._text.clear()
                 self._reasoning.clear()
             case ToolCallReady(call):
-                self._calls[call.id] = call
+                self._calls[call.id] = (len(self._calls), call)
             case ToolCallSucceeded(call_id, name, result, ms):
                 self._ran(call_id, name, ms, result=result)
             case ToolCallErrored(call_id, name, error, ms):
@@ -59,9 +62,11 @@ class Fold:
     def response(self, reason: FinishReason) -> ChatResponse:
         """What was done so far, as an answer that ended for `reason`."""
         message = AssistantMessage("".join(self._text), reasoning="".join(self._reasoning) or None)
-        return replace(self._finished, message=message, finish_reason=reason)
+        # Tools tell their results as they end; an answer lists them as they were asked for.
+        runs = tuple(run for _, _, run in sorted(self._runs, key=itemgetter(0, 1)))
+        return replace(self._finished, message=message, finish_reason=reason, tool_runs=runs)
 
     def _ran(self, call_id: str, name: str, ms: float, *, result: str | None = None, error: str | None = None) -> None:
-        call = self._calls.get(call_id)
-        run = ToolRun(self.round or 1, call_id, name, call.arguments if call else "{}", result, error, ms)
-        self._finished = replace(self._finished, tool_runs=(*self._finished.tool_runs, run))
+        place, call = self._calls.get(call_id, (len(self._calls), ToolCall(call_id, name)))
+        number = self.round or 1
+        self._runs.append((number, place, ToolRun(number, call_id, name, call.arguments, result, error, ms)))

@@ -40,7 +40,7 @@ from app.chat import (
 )
 from app.client import ChatClient
 from app.providers.scripted import Cut, ScriptedModel, tool_calls
-from app.tooling import ToolCallback, ToolCallingManager, ToolCallLimits, ToolExecution, ToolFailed
+from app.tooling import ToolCallback, ToolCallingManager, ToolCallLimits, ToolExecution, ToolFailed, tool
 from tests.support.asking import ask, both_modes
 
 
@@ -50,6 +50,7 @@ class Weather:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
+    @tool
     def get_weather(self, city: str) -> str:
         """Tell the weather of a city."""
         self.asked.append(city)
@@ -214,6 +215,7 @@ async def test_calls_of_an_answer_cut_by_the_token_limit_are_not_run(weather: We
 async def test_an_invented_name_and_a_failing_tool_do_not_stop_their_neighbours(
     weather: Weather, *, stream: bool
 ) -> None:
+    @tool
     def harbour() -> str:
         raise ToolFailed("the harbour is closed")
 
@@ -237,6 +239,7 @@ async def test_an_invented_name_and_a_failing_tool_do_not_stop_their_neighbours(
 
 @both_modes
 async def test_progress_reaches_the_events_and_never_the_model(*, stream: bool) -> None:
+    @tool
     def count(context: ToolContext) -> str:
         context.progress("half", current=1, total=2)
         return "counted"
@@ -593,6 +596,7 @@ async def test_the_loop_is_finalized_when_the_model_fails(*, stream: bool) -> No
 async def test_the_loop_is_finalized_and_the_tool_stopped_when_the_caller_leaves(*, stream: bool) -> None:
     running, stopped = asyncio.Event(), asyncio.Event()
 
+    @tool
     async def endless(context: ToolContext) -> str:
         try:
             context.progress("running")

@@ -49,9 +49,11 @@ from app.runs import (
     ShuttingDown,
 )
 from app.runs.fold import Fold
+from app.tooling import tool
 from tests.support.asking import both_modes
 
 
+@tool
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
@@ -232,6 +234,7 @@ async def test_cancelling_stops_the_model_call_and_keeps_what_was_done(*, stream
 async def test_cancelling_stops_the_tools(*, stream: bool) -> None:
     running, stopped = asyncio.Event(), asyncio.Event()
 
+    @tool
     async def endless() -> str:
         """Run for ever."""
         try:
