@@ -149,7 +149,7 @@ async def test_a_model_called_without_a_client_returns_the_calls_and_runs_nothin
     assert answer.tool_runs == ()
 
 
-@pytest.mark.parity(48)
+@pytest.mark.parity(48, 62)
 @both_modes
 async def test_tools_of_the_request_are_looped_and_replace_the_clients(*, stream: bool) -> None:
     model = ScriptedModel(ADDING, "5")

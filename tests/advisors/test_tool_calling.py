@@ -326,6 +326,16 @@ async def test_several_return_direct_results_are_joined_by_a_blank_line_in_the_o
     assert asked.response.content == "1\n\n2"
 
 
+@pytest.mark.parity(95)
+@both_modes
+async def test_an_empty_return_direct_result_is_an_empty_answer(*, stream: bool) -> None:
+    model = ScriptedModel(tool_calls(("give", {"text": ""}), content="Looking"))
+
+    asked = await ask(client_of(model, _direct("give")), stream=stream)
+
+    assert (asked.response.content, asked.response.finish_reason) == ("", FinishReason.RETURN_DIRECT)
+
+
 @pytest.mark.parity(71)
 @both_modes
 async def test_return_direct_counts_only_when_every_call_of_the_round_has_it(weather: Weather, *, stream: bool) -> None:

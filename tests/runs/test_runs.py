@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import aclosing
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from app.advisors.memory import MemoryAdvisor
 from app.chat import (
     AssistantMessage,
     BaseAdvisor,
+    CallNext,
     ChatEvents,
     ChatRequest,
     ChatResponse,
@@ -284,6 +287,38 @@ async def test_nothing_of_a_cancelled_turn_is_remembered(*, stream: bool) -> Non
     await run.result()
 
     assert await memory.get("c") == ()
+
+
+@pytest.mark.fault("K02")
+@both_modes
+@pytest.mark.parametrize("cancelled", [False, True], ids=["answered", "cancelled"])
+async def test_a_context_variable_set_in_an_advisor_can_be_reset_however_the_run_ends(
+    *, cancelled: bool, stream: bool
+) -> None:
+    tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
+    seen: list[str] = []
+
+    class Scoped(BaseAdvisor):
+        async def advise(self, request: ChatRequest, call_next: CallNext) -> ChatEvents:
+            token = tenant.set("red")
+            try:
+                async with aclosing(call_next(request)) as events:
+                    async for event in events:
+                        yield event
+            finally:
+                tenant.reset(token)
+                seen.append(tenant.get())
+
+    gate = Gate()
+    run = Runs(ChatClient(ScriptedModel(gate), advisors=[Scoped(1)])).start(request(stream=stream))
+    await gate.reached.wait()
+    if cancelled:
+        run.cancel()
+    gate.go.set()
+    await run.result()
+
+    assert seen == ["nobody"]
+    assert tenant.get() == "nobody"
 
 
 # --- many runs
