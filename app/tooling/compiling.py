@@ -127,8 +127,9 @@ def _arguments_model(fields: Mapping[str, Parameter]) -> type[BaseModel]:
     # Dataclasses and TypedDicts within have no configuration of their own and take this one.
     config = ConfigDict(extra="forbid", val_json_bytes="base64")
     definitions: dict[str, Any] = {
-        field: (_type_of(parameter), ... if parameter.default is MISSING else parameter.default)
+        field: annotation if parameter.default is MISSING else (annotation, parameter.default)
         for field, parameter in fields.items()
+        for annotation in [_type_of(parameter)]
     }
     return create_model("Arguments", __config__=config, **definitions)
 

@@ -17,6 +17,9 @@ NONE_WHEN_MISSING = "x-none-when-missing"
 It tells the reading of arguments what to do and is taken out of what the model gets to see.
 """
 
+MEMBERS = "x-members"
+"""Our own keyword beside `enum`: what the values are called. In what the model gets to see it ends the description."""
+
 
 class ToolSchemaGenerator(GenerateJsonSchema):
     """Pydantic's generator, with notes on parameters and fields, and for types only that JSON values can stand for.
@@ -71,9 +74,7 @@ class ToolSchemaGenerator(GenerateJsonSchema):
             return self.handle_invalid_for_json_schema(schema, f"{cls.__name__}, whose values are not text or numbers")
         json_schema = super().enum_schema(schema)
         if not all(isinstance(member.value, str) for member in cls):
-            named = ", ".join(f"{member.value} = {member.name}" for member in cls)
-            described = json_schema.get("description")
-            json_schema["description"] = f"{described}\n{named}" if described else named
+            json_schema[MEMBERS] = ", ".join(f"{member.value} = {member.name}" for member in cls)
         return json_schema
 
     def _with_notes(self, cls: type, json_schema: JsonSchemaValue) -> JsonSchemaValue:

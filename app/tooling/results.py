@@ -19,6 +19,7 @@ import enum
 import io
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
 from typing import Any
 
@@ -132,7 +133,9 @@ class _Plain:
         return {"mimeType": "image/png", "data": base64.b64encode(file.getvalue()).decode()}
 
     def _by_pydantic(self, value: Any) -> Any:
-        """Pydantic's own models and dataclasses, and the many types of the standard library it knows."""
+        """Pydantic's own models and dataclasses, and the many types of the standard library that it knows."""
+        if isinstance(value, os.PathLike):
+            return self.of(os.fspath(value))
         if isinstance(value, Iterator):
             raise self._error(f"is a {type(value).__name__}, which gives its items only once")
         try:

@@ -17,7 +17,7 @@ from functools import cache
 from itertools import chain, count
 from typing import Any
 
-from app.tooling.generator import NONE_WHEN_MISSING
+from app.tooling.generator import MEMBERS, NONE_WHEN_MISSING
 from app.tooling.schema_tree import (
     DEFINITIONS,
     Schema,
@@ -65,8 +65,12 @@ def tidy(schema: Schema) -> dict[str, Any]:
 
 
 def public(schema: Schema) -> dict[str, Any]:
-    """The schema without the keywords that are for us only."""
-    return {keyword: value for keyword, value in map_subschemas(schema, public).items() if keyword != NONE_WHEN_MISSING}
+    """The schema without the keywords that are our own."""
+    shown = map_subschemas(schema, public)
+    shown.pop(NONE_WHEN_MISSING, None)
+    if members := shown.pop(MEMBERS, None):
+        shown["description"] = "\n".join(filter(None, [shown.get("description"), members]))
+    return shown
 
 
 def allow_more(schema: Schema) -> dict[str, Any]:

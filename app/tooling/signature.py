@@ -122,7 +122,7 @@ def refuse_result(function: Function, returns: Any) -> None:
 
 def show_type(annotation: Any) -> str:
     """A type as its author would write it."""
-    return annotation.__qualname__ if type(annotation) is type else str(annotation).removeprefix("typing.")
+    return annotation.__qualname__ if isinstance(annotation, type) else str(annotation).removeprefix("typing.")
 
 
 def _parameter(function: Function, parameter: inspect.Parameter, names: Mapping[str, Any]) -> Parameter:
