@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -144,6 +146,27 @@ def test_a_tool_that_cannot_work_is_printed_with_its_file(
 
     assert main([command]) == 1
     assert f"broken_{command}.py" in capsys.readouterr().err
+
+
+def test_a_folder_of_tools_that_loses_to_an_installed_package_is_an_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for place, name in (("here", "mine"), ("installed", "shipped")):
+        (folder / place / "lost_tools").mkdir(parents=True)
+        write_tools(folder / place / "lost_tools", name, "")
+    (folder / "installed" / "lost_tools" / "__init__.py").touch()
+    monkeypatch.chdir(folder / "here")
+    monkeypatch.syspath_prepend(str(folder / "installed"))
+    monkeypatch.syspath_prepend(str(folder / "here"))
+    monkeypatch.setenv("GATEWAY_TOOLS__PACKAGES", '["lost_tools"]')
+
+    assert main(["check"]) == 1
+    assert "add an empty lost_tools/__init__.py" in capsys.readouterr().err
+
+    (folder / "here" / "lost_tools" / "__init__.py").touch()
+    sys.modules.pop("lost_tools")
+    importlib.invalidate_caches()
+    assert main(["check"]) == 0
 
 
 def test_a_broken_logging_file_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

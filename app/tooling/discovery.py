@@ -22,6 +22,7 @@ import functools
 import importlib
 import logging
 import pkgutil
+import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -152,6 +153,11 @@ def _import_all(packages: Sequence[str]) -> tuple[list[ModuleType], list[str]]:
             problems[name] = f"{name} cannot be imported: {_told(name, error)}"
             return
         modules[name] = module
+        if (folder := _passed_over(module)) is not None:
+            problems[name] = (
+                f"{name} is the package at {shown_path(str(module.__file__))}, and the folder {folder.name} here is "
+                f"passed over, for it has no __init__.py: add an empty {folder.name}/__init__.py"
+            )
         for child in _children(module):
             walk(f"{name}.{child}")
 
@@ -173,6 +179,14 @@ def _children(package: ModuleType) -> list[str]:
 def _is_namespace(folder: Path) -> bool:
     """Whether a folder is a package without `__init__.py`, which pkgutil passes over."""
     return folder.is_dir() and folder.name.isidentifier() and next(folder.rglob("*.py"), None) is not None
+
+
+def _passed_over(module: ModuleType) -> Path | None:
+    """The folder in the working folder that has the package's name, but loses to a package with `__init__.py`."""
+    folder = Path.cwd() / module.__name__
+    if module.__file__ is None or not {"", str(folder.parent)} & set(sys.path):
+        return None
+    return folder if _is_namespace(folder) and folder not in Path(module.__file__).parents else None
 
 
 def _told(name: str, error: BaseException) -> str:
