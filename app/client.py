@@ -32,7 +32,7 @@ from app.chat import (
     chain,
 )
 from app.chat.messages import EMPTY
-from app.tooling import ToolCallingManager, flatten_tools
+from app.tooling import ToolCallingManager, flatten_tools, settled_tools
 
 
 def _default_tool_advisor() -> ToolAdvisor:
@@ -72,7 +72,7 @@ class ChatClient:
             raise ConfigurationError("tools must not hold None")
         self._model = model
         self._advisors = tuple(advisors)
-        self._tools = given
+        self._tools = settled_tools(*given)
         self._options = options or ChatOptions()
         self._system = system
         self._tool_calling = tool_calling

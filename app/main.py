@@ -15,7 +15,7 @@ from fastapi import FastAPI
 
 from app.advisors import MemoryAdvisor, ToolAdvisor, ToolCallingAdvisor, TraceAdvisor
 from app.advisors.loading import load_advisors
-from app.chat import Advisor, ChatModel, ChatOptions
+from app.chat import Advisor, ChatModel, ChatOptions, Tool
 from app.client import ChatClient
 from app.memory import ChatMemory, InMemoryChatMemory
 from app.providers.clock import Timeouts
@@ -26,7 +26,7 @@ from app.providers.transport_aiohttp import AiohttpTransport
 from app.runs import Runs
 from app.settings import ModelSettings, Settings, ToolCallingSettings
 from app.startup import DEMO_NOTE, announce, warn_of_lone_memory
-from app.tooling import ToolCallingManager, ToolCallLimits, ToolThreads, discover
+from app.tooling import ToolCallingManager, ToolCallLimits, ToolThreads, discover, settled_tools
 from app.web import Gateway, application
 
 
@@ -56,7 +56,10 @@ def create_app(
     """
     settings = settings or Settings()
     threads = ToolThreads(settings.tool_calling.threads)
-    given = discover(settings.tools.packages, threads=threads) if tools is None else tuple(tools)
+    given = (
+        discover(settings.tools.packages, threads=threads) if tools is None else settled_tools(*tools, threads=threads)
+    )
+    names = [tool.definition.name for tool in given if isinstance(tool, Tool)]  # providers are not asked for a log line
     manager = _manager(settings.tool_calling)
     if memory is None and settings.memory.enabled:
         warn_of_lone_memory(os.environ, sys.argv)
@@ -89,7 +92,7 @@ def create_app(
             runs = Runs(client, max_active=settings.runs.max_active)
             closing.push_async_callback(runs.drain, settings.server.drain)
             is_demo = model is None and not settings.model.configured
-            announce(model=client.model.name, tools=[tool.definition.name for tool in client.tools], demo=is_demo)
+            announce(model=client.model.name, tools=names, demo=is_demo)
             yield {
                 "gateway": Gateway(
                     client=client,

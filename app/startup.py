@@ -17,7 +17,13 @@ _WORKERS = re.compile(r"(?:-w|--workers)[= ]?(\d+)")
 
 
 def announce(*, model: str, tools: Sequence[str], demo: bool) -> None:
-    """Log what was put together, and loudly that the demo model answers where it does."""
+    """Log what was put together, and loudly that the demo model answers where it does.
+
+    Args:
+        model: its name.
+        tools: names of the tools there are at the start.
+        demo: whether the demo model answers.
+    """
     logger.info("model %r, tools: %s", model, ", ".join(tools) or "none")
     if demo:
         logger.warning(DEMO_NOTE)

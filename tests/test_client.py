@@ -256,8 +256,15 @@ def test_no_list_is_not_a_list_of_tools() -> None:
 
 @pytest.mark.parity(101)
 @pytest.mark.fault("T16")
-async def test_two_tools_of_one_name_are_refused() -> None:
-    client = ChatClient(ScriptedModel("Hi"), tools=[add, ToolCallback.from_function(shout, name="add")])
+def test_two_tools_of_one_name_are_refused_when_the_client_is_made() -> None:
+    with pytest.raises(ConfigurationError, match="add"):
+        ChatClient(ScriptedModel("Hi"), tools=[add, ToolCallback.from_function(shout, name="add")])
+
+
+@pytest.mark.parity(101)
+@pytest.mark.fault("T16")
+async def test_two_tools_of_one_name_are_refused_when_a_provider_brings_the_second() -> None:
+    client = ChatClient(ScriptedModel("Hi"), tools=[add, lambda: ToolCallback.from_function(shout, name="add")])
 
     with pytest.raises(ConfigurationError, match="add"):
         await client.call("Hello")

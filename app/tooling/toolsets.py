@@ -42,6 +42,24 @@ def flatten_tools(*things: Any, threads: ToolThreads | None = None) -> tuple[Too
     return tools
 
 
+def settled_tools(*things: Any, threads: ToolThreads | None = None) -> tuple[Any, ...]:
+    """The same things with every tool made that can be made now; providers stay, to be asked when a request comes.
+
+    Args:
+        *things: see `flatten_tools`.
+        threads: see `flatten_tools`.
+
+    Returns:
+        Tools and providers, in order.
+
+    Raises:
+        ConfigurationError: see `flatten_tools`; of providers only what can be seen without asking them.
+    """
+    settled = tuple(one for thing in things for one in _settled(thing, threads))
+    flatten_tools(*filter(is_tool, settled))
+    return settled
+
+
 def is_tool(thing: Any) -> bool:
     """Whether a thing is a tool by itself. Nothing is run for it, so it may be asked of any object."""
     if isinstance(thing, type):
@@ -106,9 +124,9 @@ def _tools_of(thing: Any, threads: ToolThreads | None) -> Iterator[Tool]:
         yield thing
     elif options is not None:
         yield callback_of(thing, options, threads)
-    elif marked_methods(thing if isinstance(thing, type) else type(thing)):
+    elif marked_methods(_class_of(thing)):
         yield from _methods_of(thing, threads)
-    elif isinstance(thing, Iterable) and not isinstance(thing, type | str | bytes | Mapping):
+    elif _is_collection(thing):
         for item in thing:
             yield from _tools_of(item, threads)
     elif callable(thing) and not isinstance(thing, type):
@@ -118,8 +136,28 @@ def _tools_of(thing: Any, threads: ToolThreads | None) -> Iterator[Tool]:
         raise ConfigurationError(f"{what} holds no tools: mark methods or functions with @tool")
 
 
+def _settled(thing: Any, threads: ToolThreads | None) -> Iterator[Any]:
+    holds_tools = is_tool(thing) or options_of(thing) is not None or bool(marked_methods(_class_of(thing)))
+    if not holds_tools and _is_collection(thing):
+        for item in thing:
+            yield from _settled(item, threads)
+    elif not holds_tools and callable(thing) and not isinstance(thing, type):
+        _check_provider(thing)
+        yield thing
+    else:
+        yield from _tools_of(thing, threads)
+
+
+def _is_collection(thing: Any) -> bool:
+    return isinstance(thing, Iterable) and not isinstance(thing, type | str | bytes | Mapping)
+
+
+def _class_of(thing: Any) -> type:
+    return thing if isinstance(thing, type) else type(thing)
+
+
 def _methods_of(toolset: Any, threads: ToolThreads | None) -> Iterator[ToolCallback]:
-    for attribute, options in marked_methods(toolset if isinstance(toolset, type) else type(toolset)).items():
+    for attribute, options in marked_methods(_class_of(toolset)).items():
         if isinstance(toolset, type) and needs_object(toolset, attribute):
             name = toolset.__qualname__
             raise ConfigurationError(
@@ -129,7 +167,7 @@ def _methods_of(toolset: Any, threads: ToolThreads | None) -> Iterator[ToolCallb
         yield callback_of(getattr(toolset, attribute), options, threads)
 
 
-def _provided_by(provider: Any, threads: ToolThreads | None) -> Iterator[Tool]:
+def _check_provider(provider: Any) -> None:
     try:
         inspect.signature(provider).bind()
     except (TypeError, ValueError) as error:
@@ -137,6 +175,10 @@ def _provided_by(provider: Any, threads: ToolThreads | None) -> Iterator[Tool]:
             f"{place_of(provider)}: {name_of(provider)} is neither marked with @tool nor a provider of tools, "
             "which would take no arguments"
         ) from error
+
+
+def _provided_by(provider: Any, threads: ToolThreads | None) -> Iterator[Tool]:
+    _check_provider(provider)
     try:
         yield from _tools_of(provider(), threads)
     except ConfigurationError as error:

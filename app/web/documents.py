@@ -143,7 +143,6 @@ class ReadyDocument(Document):
     status: Literal["ready"]
     model: str
     demo: Annotated[bool, Field(description="Whether the built-in demo model answers, not a model server.")]
-    tools: Annotated[int, Field(description="How many tools there are.")]
     note: Annotated[str, Field(description="Demo only: how to configure a model.")] = ""
 
 

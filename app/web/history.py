@@ -43,10 +43,9 @@ def open_calls(forms: Sequence[MessageForm]) -> tuple[tuple[Message, ...], Assis
         BodyInvalid: the last message asks for none, or before it is a call without its result or the reverse.
     """
     *before, last = forms
-    history = tuple(_messages(before))
     if not isinstance(last, AssistantMessageForm) or not last.tool_calls:
         raise _refusal(len(before), "tool_calls", "the last message must be the assistant's, with the calls to run")
-    return history, _answer(last, len(before))
+    return tuple(_messages(before)), _answer(last, len(before))
 
 
 def wire_results(message: ToolMessage) -> list[dict[str, Any]]:

@@ -11,11 +11,13 @@ from typing import Any
 
 import httpx
 from asgi_lifespan import LifespanManager
-from starlette.types import ASGIApp
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.chat import ChatModel
 from app.main import create_app
 from app.settings import Settings
+from app.web import Gateway
 from tests.support.streaming import StreamingTransport
 
 ENDPOINTS = {False: "/chat", True: "/chat/stream"}
@@ -87,6 +89,18 @@ async def serving(app: ASGIApp) -> AsyncIterator[httpx.AsyncClient]:
         httpx.AsyncClient(transport=StreamingTransport(running.app), base_url="http://gateway") as client,
     ):
         yield client
+
+
+@asynccontextmanager
+async def opened(app: FastAPI) -> AsyncIterator[tuple[httpx.AsyncClient, Gateway]]:
+    """A client of a running application, and what its routes work with."""
+    async with app.router.lifespan_context(app) as state:
+
+        async def with_state(scope: Scope, receive: Receive, send: Send) -> None:
+            await app({**scope, "state": dict(state or {})}, receive, send)
+
+        async with httpx.AsyncClient(transport=StreamingTransport(with_state), base_url="http://gateway") as client:
+            yield client, (state or {})["gateway"]
 
 
 @asynccontextmanager

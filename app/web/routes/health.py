@@ -28,7 +28,6 @@ async def ready(gateway: CurrentGateway) -> Response:
             "status": "ready",
             "model": gateway.client.model.name,
             "demo": gateway.demo_note is not None,
-            "tools": len(gateway.client.tools),
             **note,
         }
     )

@@ -1,0 +1,190 @@
+"""The OpenAPI page is true: what it says of bodies, answers, events and problems is what happens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from jsonschema import Draft202012Validator
+
+from app.chat import ModelRateLimited
+from app.main import create_app
+from app.providers.scripted import ScriptedModel, tool_calls
+from app.settings import Settings
+from app.web.errors import KINDS
+from tests.support.modes import both_modes
+from tests.support.tools import echo
+from tests.support.web import ENDPOINTS, ask, gateway, serving
+
+USER = {"role": "user", "content": "Hello"}
+CALL = {"role": "assistant", "tool_calls": [{"id": "a", "name": "echo", "arguments": "{}"}]}
+RESULT = {"role": "tool", "tool_call_id": "a", "content": ""}
+
+
+@pytest.fixture(scope="module")
+def page() -> dict[str, Any]:
+    """The page."""
+    return create_app(Settings(), model=ScriptedModel(), tools=[]).openapi()
+
+
+def validator(page: dict[str, Any], schema: dict[str, Any]) -> Draft202012Validator:
+    """Checks values by a schema of the page."""
+    return Draft202012Validator({"components": page["components"], **schema})
+
+
+def body_schema(page: dict[str, Any], path: str) -> dict[str, Any]:
+    """The schema of a route's body."""
+    schema: dict[str, Any] = page["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    return schema
+
+
+def response_schema(page: dict[str, Any], response: httpx.Response) -> dict[str, Any]:
+    """The schema of a response, by its route, its status and its media type."""
+    request = response.request
+    operation = page["paths"][request.url.path][request.method.lower()]
+    content = operation["responses"][str(response.status_code)]["content"]
+    schema: dict[str, Any] = content[response.headers["content-type"].partition(";")[0]]["schema"]
+    return schema
+
+
+def references(value: Any) -> Iterator[str]:
+    """Every `$ref` in a document."""
+    if isinstance(value, dict):
+        if isinstance(value.get("$ref"), str):
+            yield value["$ref"]
+        for inner in value.values():
+            yield from references(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from references(inner)
+
+
+def test_every_reference_leads_somewhere_and_every_schema_is_one(page: dict[str, Any]) -> None:
+    schemas = page["components"]["schemas"]
+
+    assert {reference.removeprefix("#/components/schemas/") for reference in references(page)} <= set(schemas)
+    for schema in schemas.values():
+        Draft202012Validator.check_schema(schema)
+
+
+def test_every_route_is_described_with_every_error_it_can_give(page: dict[str, Any]) -> None:
+    described = {
+        path: {method: set(operation["responses"]) for method, operation in methods.items()}
+        for path, methods in page["paths"].items()
+    }
+    run = {"200", "400", "409", "413", "422", "429", "500", "502", "503", "504"}
+
+    assert described == {
+        "/chat": {"post": run},
+        "/chat/stream": {"post": run},
+        "/tool-calls": {"post": {"200", "400", "413", "422", "500", "503"}},
+        "/tools": {"get": {"200", "500"}},
+        "/healthz": {"get": {"200", "500"}},
+        "/readyz": {"get": {"200", "500", "503"}},
+    }
+    assert {str(kind.status) for kind in KINDS.values()} < run
+
+
+@pytest.mark.parametrize(
+    ("body", "fits"),
+    [
+        ({"message": "Hello"}, True),
+        ({"message": "Hello", "messages": None, "options": None, "tools": None}, True),
+        ({"messages": [USER, CALL, RESULT]}, True),
+        ({"messages": [{**CALL, "content": None}, RESULT]}, True),
+        ({"message": "Hello", "options": {"temperature": 1, "stop": "x", "tool_choice": "auto"}}, True),
+        ({"message": "Hello", "tool_context": {"a": {"b": [None]}}}, True),
+        ({}, False),
+        ({"message": None}, False),
+        ({"message": "Hello", "messages": [USER]}, False),
+        ({"message": " "}, False),
+        ({"message": "Hello", "unknown": 1}, False),
+        ({"message": "Hello", "conversation_id": "a\nb"}, False),
+        ({"message": "Hello", "conversation_id": ""}, False),
+        ({"message": "Hello", "tool_context": {"a": None}}, False),
+        ({"message": "Hello", "tool_context": {" ": 1}}, False),
+        ({"message": "Hello", "options": {"temperature": 3}}, False),
+        ({"message": "Hello", "options": {"seed": "7"}}, False),
+        ({"messages": []}, False),
+        ({"messages": [{"role": "robot", "content": "x"}]}, False),
+        ([], False),
+    ],
+    ids=str,
+)
+@both_modes
+async def test_the_schema_of_a_body_and_the_gateway_agree(
+    body: Any, fits: bool, page: dict[str, Any], *, stream: bool
+) -> None:
+    async with gateway(ScriptedModel("Hi"), [echo()]) as client:
+        response = await client.post(ENDPOINTS[stream], json=body)
+
+    assert validator(page, body_schema(page, ENDPOINTS[stream])).is_valid(body) is fits
+    assert response.status_code == (200 if fits else 422)
+
+
+async def test_every_answer_and_problem_fits_its_schema(page: dict[str, Any]) -> None:
+    script = (
+        tool_calls(("echo", {"n": 1}), ("nobody", {})),
+        "Done.",
+        ModelRateLimited("too often", code="slow", status=429),
+    )
+    async with gateway(ScriptedModel(*script), [echo()]) as client:
+        responses = [
+            await client.post("/chat", json={"message": "Hello"}),
+            await client.post("/chat", json={"message": "Hello"}),
+            await client.post("/chat", json={"massage": "Hello"}),
+            await client.post("/chat/stream", content=b"{"),
+            await client.post("/tool-calls", json={"messages": [USER, CALL]}),
+            await client.get("/tools"),
+            await client.get("/healthz"),
+            await client.get("/readyz"),
+        ]
+
+    assert [response.status_code for response in responses] == [200, 429, 422, 400, 200, 200, 200, 200]
+    for response in responses:
+        validator(page, response_schema(page, response)).validate(response.json())
+
+
+async def test_every_event_fits_its_schema(page: dict[str, Any]) -> None:
+    stream = page["paths"]["/chat/stream"]["post"]["responses"]["200"]["content"]["text/event-stream"]
+    data = {
+        one["properties"]["event"]["const"]: one["properties"]["data"]["contentSchema"]
+        for one in stream["itemSchema"]["oneOf"]
+    }
+    model = ScriptedModel(tool_calls(("echo", {"n": 1}), ("nobody", {})), "Done.", tool_calls(("fail", {})))
+    async with gateway(model, [echo()]) as client:
+        replies = [await ask(client, stream=True), await ask(client, stream=True, tools=[])]
+
+    for reply in replies:
+        for event in reply.events:
+            validator(page, data[event.name]).validate(event.data)
+    contract = (
+        "run.started round.started text.delta reasoning.delta tool_call.started tool_call.arguments tool_call.ready"
+    )
+    contract += (
+        " tool_call.progress tool_call.result tool_call.error round.completed run.completed run.cancelled run.failed"
+    )
+    assert set(data) == set(contract.split())
+
+
+@pytest.mark.fault("C07")
+@pytest.mark.parametrize("docs", [True, False])
+async def test_the_pages_can_be_switched_off(docs: bool) -> None:
+    app = create_app(Settings(server={"docs": docs}), model=ScriptedModel(), tools=[])
+    async with serving(app) as client:
+        found = [(await client.get(path)).status_code for path in ("/docs", "/redoc", "/openapi.json")]
+        alive = await client.get("/healthz")
+
+    assert found == [200 if docs else 404] * 3
+    assert alive.status_code == 200
+
+
+def test_what_callers_read_first_is_there(page: dict[str, Any]) -> None:
+    assert re.fullmatch(r"3\.\d+\.\d+", page["openapi"])
+    for methods in page["paths"].values():
+        for operation in methods.values():
+            assert operation["summary"]
+            assert operation["description"]

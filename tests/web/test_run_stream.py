@@ -1,0 +1,162 @@
+"""The response that follows a run, under servers and clients that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from sse_starlette.sse import AppStatus
+from starlette.types import Message
+
+from app.chat import ChatRequest, ChatResponse, Prompt
+from app.client import ChatClient
+from app.providers.scripted import ScriptedModel
+from app.runs import Run, Runs
+from app.web import sse
+from app.web.sse import RunStream
+from tests.support.hesitant import Hesitant
+from tests.support.streaming import PATIENCE
+from tests.support.web import Event, events_in
+
+SCOPE = {"type": "http", "method": "POST", "path": "/chat/stream", "headers": []}
+
+
+class Wire:
+    """The server's side of one response: keeps what is sent, and can fail, stall or hang up."""
+
+    def __init__(self, send: Any = None) -> None:
+        self.sent: list[Message] = []
+        self.hung_up = asyncio.Event()
+        self._send = send
+
+    async def receive(self) -> Message:
+        """Nothing, until the client hangs up."""
+        await self.hung_up.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        """Keep a message."""
+        if self._send is not None:
+            await self._send(message)
+        self.sent.append(message)
+
+    @property
+    def text(self) -> str:
+        """The body so far."""
+        return b"".join(message.get("body", b"") for message in self.sent).decode()
+
+    @property
+    def events(self) -> list[Event]:
+        """The events so far."""
+        return events_in(self.text)
+
+
+def document(response: ChatResponse) -> dict[str, Any]:
+    """A short answer."""
+    return {"content": response.content}
+
+
+def broken(_: ChatResponse) -> dict[str, Any]:
+    """An answer that cannot be made."""
+    raise ZeroDivisionError("secret inner state")
+
+
+def start(model: ScriptedModel) -> tuple[Runs, Run]:
+    """A run of its own."""
+    runs = Runs(ChatClient(model))
+    return runs, runs.start(ChatRequest(Prompt.of("Hello"), stream=True))
+
+
+def stream_of(runs: Runs, run: Run, answer: Any = document, *, drain_time: float = 0.0) -> RunStream:
+    """The response that follows the run."""
+
+    async def drain() -> None:
+        await runs.drain(drain_time)
+
+    return RunStream(run, answer, heartbeat=None, drain=drain, drain_time=drain_time)
+
+
+async def test_an_event_that_cannot_be_made_ends_the_stream_with_a_problem(caplog: pytest.LogCaptureFixture) -> None:
+    wire = Wire()
+    runs, run = start(ScriptedModel("Hi"))
+
+    await stream_of(runs, run, broken)(SCOPE, wire.receive, wire.send)
+
+    assert [event.id for event in wire.events] == [1, 2, 3, 4, 5]
+    last = wire.events[-1]
+    assert (last.name, last.data["type"]) == ("run.failed", "urn:advisor-gateway:internal")
+    assert last.data["run_id"] == run.id
+    assert "secret" not in wire.text
+    assert [bool(record.exc_info) for record in caplog.records if record.levelno >= logging.ERROR] == [True]
+    assert wire.sent[-1]["more_body"] is False
+
+
+async def test_a_client_that_reads_nothing_is_given_up_and_its_run_ended(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sse, "_STALLED", 0.001)
+    reply = Hesitant()
+
+    async def stall(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    runs, run = start(ScriptedModel(reply))
+    async with asyncio.timeout(PATIENCE):
+        await stream_of(runs, run)(SCOPE, Wire().receive, Wire(stall).send)
+        await reply.cancelled.wait()
+
+    assert "read nothing" in caplog.text
+
+
+async def test_a_server_that_reports_a_lost_client_as_an_error_is_understood() -> None:
+    reply = Hesitant()
+
+    async def lost(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            raise OSError("connection lost")
+
+    runs, run = start(ScriptedModel(reply))
+    async with asyncio.timeout(PATIENCE):
+        await stream_of(runs, run)(SCOPE, Wire().receive, Wire(lost).send)
+        await reply.cancelled.wait()
+
+
+async def test_a_client_that_is_gone_before_the_first_byte_ends_the_run() -> None:
+    reply, wire = Hesitant(), Wire()
+    wire.hung_up.set()
+    runs, run = start(ScriptedModel(reply))
+
+    async with asyncio.timeout(PATIENCE):
+        await stream_of(runs, run)(SCOPE, wire.receive, wire.send)
+        await run.task
+
+    assert runs.active == 0
+
+
+async def test_when_the_server_stops_the_stream_ends_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AppStatus, "should_exit", True)
+    reply, wire = Hesitant(), Wire()
+    runs, run = start(ScriptedModel(reply))
+
+    async with asyncio.timeout(PATIENCE):
+        await stream_of(runs, run)(SCOPE, wire.receive, wire.send)
+
+    assert wire.events[-1].name == "run.failed"
+    assert wire.events[-1].data["type"] == "urn:advisor-gateway:shutting-down"
+    assert runs.draining
+
+
+async def test_when_the_server_stops_a_run_may_still_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AppStatus, "should_exit", True)
+    reply, wire = Hesitant("At last."), Wire()
+    runs, run = start(ScriptedModel(reply))
+    sending = asyncio.create_task(stream_of(runs, run, drain_time=PATIENCE)(SCOPE, wire.receive, wire.send))
+    await reply.asked.wait()
+    reply.go_on.set()
+    async with asyncio.timeout(PATIENCE):
+        await sending
+
+    assert wire.events[-1].data["content"] == "At last."
