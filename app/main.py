@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fastapi import FastAPI
 
+from app import __version__
 from app.advisors import MemoryAdvisor, ToolAdvisor, ToolCallingAdvisor, TraceAdvisor
 from app.advisors.loading import load_advisors
 from app.chat import Advisor, ChatModel, ChatOptions, Tool
@@ -107,7 +107,7 @@ def create_app(
             }
 
     return application(
-        lifespan, version=_version(), docs=settings.server.docs, cors_origins=settings.server.cors_origins
+        lifespan, version=__version__, docs=settings.server.docs, cors_origins=settings.server.cors_origins
     )
 
 
@@ -151,10 +151,3 @@ def _manager(settings: ToolCallingSettings) -> ToolCallingManager:
         log_details=settings.log_details,
         raise_errors=settings.raise_errors,
     )
-
-
-def _version() -> str:
-    try:
-        return version("advisor-gateway")
-    except PackageNotFoundError:
-        return "0"  # run from a checkout that is not installed
