@@ -13,7 +13,7 @@ from pydantic import SecretStr, ValidationError
 
 from app.chat import ConfigurationError
 from app.settings import MemorySettings, Settings
-from app.settings_sources import TomlFile, config_dir, fields
+from app.settings_sources import TomlFile, config_dir, fields, variable_name
 
 REPOSITORY = Path(__file__).parents[1]
 KEY = "sk-test-never-shown"
@@ -75,6 +75,13 @@ def test_the_shipped_file_shows_every_setting_with_its_default() -> None:
             section = section[part]
     assert Settings(**values) == Settings()
     assert list(values_in(tomllib.loads(shown))) == []
+
+
+def test_the_page_on_configuration_names_every_setting() -> None:
+    page = (REPOSITORY / "docs" / "configuration.md").read_text(encoding="utf-8")
+    names = {variable_name(key, Settings) for key, _ in fields(Settings)}
+
+    assert set(re.findall(r"^\| `(GATEWAY_\w+)` \|", page, re.MULTILINE)) == names
 
 
 def test_the_shipped_example_of_an_environment_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
