@@ -87,12 +87,12 @@ def tool(function: Any = None, /, **options: Any) -> Any:
 def options_of(function: Any) -> ToolOptions | None:
     """The options that a function, a method or a descriptor of one was marked with; None where it was not.
 
-    Nothing is run for it, so it may be asked of any object.
+    Nothing of the object is run for it, not even what `isinstance` runs, so it may be asked of any object.
     """
-    if isinstance(function, staticmethod | classmethod | MethodType):
+    if issubclass(type(function), staticmethod | classmethod | MethodType):
         function = function.__func__
-    options = None if isinstance(function, type) else inspect.getattr_static(function, _MARK, None)
-    return options if isinstance(options, ToolOptions) else None
+    options = None if issubclass(type(function), type) else inspect.getattr_static(function, _MARK, None)
+    return options if type(options) is ToolOptions else None
 
 
 def _mark(options: ToolOptions, function: Any) -> Any:

@@ -82,7 +82,7 @@ class _Search:
                 self._add_function(module, value, options)
             elif is_tool(value):
                 self._tools.append(value)
-            elif isinstance(value, type) and self._is_searched(value):
+            elif issubclass(type(value), type):
                 self._add_class(value)
             elif _is_toolset(value):
                 self._add_methods(value, type(value))
@@ -112,10 +112,9 @@ class _Search:
             )
 
     def _add_class(self, cls: type) -> None:
-        marked = marked_methods(cls)
-        homeless = [attribute for attribute in marked if needs_object(cls, attribute)]
-        if cls in self._with_objects:
+        if not self._is_searched(cls) or cls in self._with_objects:
             return
+        homeless = [attribute for attribute in marked_methods(cls) if needs_object(cls, attribute)]
         if homeless:
             self._problems.append(
                 f"{place_of(getattr(cls, homeless[0]))}: {cls.__qualname__}.{homeless[0]} is a tool, but no module "
@@ -136,7 +135,8 @@ class _Search:
 
 
 def _is_toolset(value: Any) -> bool:
-    return not isinstance(value, type | ModuleType) and bool(marked_methods(type(value)))
+    """Whether a thing is an object with tools, found out without running anything of it."""
+    return not issubclass(type(value), type) and bool(marked_methods(type(value)))
 
 
 def _import_all(packages: Sequence[str]) -> tuple[list[ModuleType], list[str]]:

@@ -117,16 +117,19 @@ def add_schema_errors(problems: Problems, errors: Iterable[SchemaViolation], vie
     for error in errors:
         path = tuple(error.absolute_path)
         instance: Any = error.instance
+        validator: Any = error.validator
         rule: Any = error.validator_value
-        if error.validator == "required":
+        if validator == "required":
             for name in rule:
                 if name not in instance and (*path, name) not in problems:
                     problems.add((*path, name), "is missing")
-        elif error.validator in {"type", "enum", "const", "anyOf", "oneOf"}:
-            got = f", not {with_article(json_type(instance))}" if error.validator == "type" else ""
+        elif validator in {"type", "enum", "const", "anyOf", "oneOf"}:
+            got = f", not {with_article(json_type(instance))}" if validator == "type" else ""
             problems.add(path, f"must be {wanted(view, error.schema)}{got}")
+        elif validator is None:
+            problems.add(path, "has a part that is never allowed")  # its schema is `false`; which it is, is not told
         else:
-            problems.add(path, f"breaks the rule {error.validator}: {json.dumps(rule, ensure_ascii=False)}")
+            problems.add(path, f"breaks the rule {validator}: {json.dumps(rule, ensure_ascii=False)}")
 
 
 _KINDS = {

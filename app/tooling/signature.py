@@ -49,9 +49,10 @@ class Signature:
 
 def place_of(function: object) -> str:
     """Where a function is defined, for messages: `tools/weather.py:12`, or its module where there is no source."""
-    code = getattr(inspect.unwrap(plain_function(function)), "__code__", None)
+    plain = plain_function(function)
+    code = getattr(inspect.unwrap(plain), "__code__", None)
     if code is None:
-        return f"module {getattr(function, '__module__', None) or type(function).__module__}"
+        return f"module {getattr(plain, '__module__', None) or type(function).__module__}"
     return f"{shown_path(code.co_filename)}:{code.co_firstlineno}"
 
 

@@ -61,8 +61,8 @@ def settled_tools(*things: Any, threads: ToolThreads | None = None) -> tuple[Any
 
 
 def is_tool(thing: Any) -> bool:
-    """Whether a thing is a tool by itself. Nothing is run for it, so it may be asked of any object."""
-    if isinstance(thing, type):
+    """Whether a thing is a tool by itself. Nothing of it is run to find out, so it may be asked of any object."""
+    if issubclass(type(thing), type):
         return False
     absent = object()
     return all(inspect.getattr_static(thing, name, absent) is not absent for name in ("definition", "metadata", "call"))
