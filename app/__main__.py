@@ -22,7 +22,7 @@ from app.chat import ConfigurationError, Tool
 from app.logs import configure_logging
 from app.main import create_app
 from app.providers.scrubbing import Scrubber
-from app.serving import Server, serve
+from app.serving import serve
 from app.settings import Settings
 from app.settings_sources import config_dir
 from app.tooling import ToolCallback
@@ -78,7 +78,7 @@ def _serve(options: argparse.Namespace) -> None:
     settings = Settings(server={name: value for name, value in given.items() if value is not None})
     _log(settings, settings.logging.level)
     server = settings.server
-    serve(Server(create_app(settings), server.host, server.port, forwarded_allow_ips=server.forwarded_allow_ips))
+    serve(create_app(settings), server.host, server.port, forwarded_allow_ips=server.forwarded_allow_ips)
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:

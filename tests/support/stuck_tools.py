@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 
 from app.tooling import tool
 
@@ -15,6 +16,14 @@ def hang() -> str:
     """Hang in a thread of the gateway."""
     _NEVER.wait()
     return "never"
+
+
+@tool(timeout=600)
+async def ignore() -> str:
+    """Ignore that nobody wants it any more."""
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.get_running_loop().create_future()
 
 
 @tool(timeout=600)
