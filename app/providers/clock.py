@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -17,17 +17,21 @@ class Timeouts:
     """How long a model server may take, in seconds; None is for ever.
 
     Attributes:
-        connect: until a connection stands.
+        connect: until a connection stands, with the wait for a free one of the pool.
         first_byte: from the request to the head of a streamed answer. A blocking answer has no head of its own: the
             server is silent until it has thought, so only `total` bounds it.
         idle: silence within a stream. Only content breaks it, keep-alives do not; time in which the reader of the
             stream is busy does not count.
-        total: the whole call; `ChatOptions.timeout` is put in its place.
+        end: from the finish reason to the end of a body. After it the answer is taken for whole: some servers leave
+            the connection open.
+        total: the whole call, with the time that the reader of a stream takes; `ChatOptions.timeout` is put in its
+            place.
     """
 
     connect: float | None = 10.0
     first_byte: float | None = 300.0
     idle: float | None = 300.0
+    end: float | None = 5.0
     total: float | None = 900.0
 
 
@@ -46,6 +50,7 @@ class Clock:
         self._ends = None if self._total is None else self._now() + self._total
         self._first_byte = timeouts.first_byte if stream else None
         self._idle = timeouts.idle if stream else None
+        self._end = timeouts.end
         self._silent = 0.0
 
     def content_came(self) -> None:
@@ -59,39 +64,38 @@ class Clock:
         moment = self._now() + seconds
         return moment if self._ends is None else min(moment, self._ends)
 
-    async def head(self, answer: Awaitable[T]) -> T:
+    async def head(self, send: Callable[[], Awaitable[T]]) -> T:
         """Wait for the head of an answer.
 
         Raises:
             ModelTimeout: it did not come in time.
         """
         late = f"The model server did not begin to answer within {self._first_byte} s."
-        return await self._wait(answer, self._first_byte, ModelTimeout(late, code="first_byte_timeout"))
+        return await self._wait(send, self._first_byte, ModelTimeout(late, code="first_byte_timeout"))
 
-    async def piece(self, answer: Awaitable[T], at_most: float | None = None) -> T:
-        """Wait for a piece of its body, `at_most` so long where that is said.
+    async def piece(self, read: Callable[[], Awaitable[T]], *, at_end: bool) -> T:
+        """Wait for a piece of its body; `at_end` when the finish reason is known.
 
         Raises:
             ModelTimeout: it did not come in time, or there was no content for too long.
         """
+        limit = self._end if at_end else self._idle
+        left = None if limit is None else limit - self._silent
+        late = f"The model server was silent for {limit} s in the middle of its answer."
         began = self._now()
-        left = at_most if self._idle is None else max(0.0, self._idle - self._silent)
-        if left is not None and at_most is not None:
-            left = min(left, at_most)
-        late = f"The model server was silent for {self._idle} s in the middle of its answer."
         try:
-            return await self._wait(answer, left, ModelTimeout(late, code="idle_timeout"))
+            return await self._wait(read, left, ModelTimeout(late, code="idle_timeout"))
         finally:
             self._silent += self._now() - began
 
-    async def _wait(self, answer: Awaitable[T], seconds: float | None, late: ModelTimeout) -> T:
+    async def _wait(self, begin: Callable[[], Awaitable[T]], seconds: float | None, late: ModelTimeout) -> T:
         until = self.at_most(seconds)
+        if until == self._ends:
+            late = ModelTimeout(f"The model server's answer took longer than {self._total} s.", code="total_timeout")
+        if until is not None and until <= self._now():
+            raise late  # also where the next piece is there already: a flood of keep-alives never lets us wait
         try:
             async with asyncio.timeout_at(until):
-                return await answer
+                return await begin()
         except TimeoutError:
-            if until == self._ends:
-                late = ModelTimeout(
-                    f"The model server's answer took longer than {self._total} s.", code="total_timeout"
-                )
             raise late from None

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 
 from app.chat import (
@@ -37,8 +38,6 @@ from app.providers.transport_aiohttp import AiohttpTransport
 _ERROR_BODY = 64 * 2**10
 _ERROR_BODY_TIME = 10.0
 _DRAIN_TIME = 0.1
-_END_TIME = 5.0
-"""How long usage and the end mark may take after the finish reason; some servers then leave the connection open."""
 _RATE_LIMIT_HEADERS = ("x-ratelimit-", "ratelimit-")
 
 
@@ -80,10 +79,11 @@ class OpenAIModel:
         self._address = Address.of(base_url)
         key = (api_key or "").strip()
         self._headers = {**self._address.headers, **bearer(key), **checked_headers(headers or {})}
-        self._secret = key or None
-        self._scrub = Scrubber((key, *self._address.secrets, *_secret_headers(headers or {})))
-        self._model = model
         self._transport = transport or AiohttpTransport()
+        keys = [secret for secret in (key, *self._transport.secrets) if secret]
+        self._secret = keys[0] if keys else None
+        self._scrub = Scrubber((*keys, *self._address.secrets, *_secret_headers(headers or {})))
+        self._model = model
         self._profile = profile or profile_for(self._address.url)
         self._timeouts = timeouts or Timeouts()
         self._caps = {"max_event": max_event, "max_answer": max_answer}
@@ -120,18 +120,18 @@ class OpenAIModel:
             connect_timeout=self._timeouts.connect,
             shown_url=self._address.shown,
         )
-        async with aclosing(await clock.head(self._transport.send(request))) as response:
+        async with aclosing(await clock.head(partial(self._transport.send, request))) as response:
             if not HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
                 raise await self._error(response, clock)
             reader = self._reader(response)
             while not reader.done:
                 chunk = await _next(response, reader, clock)
-                before = reader.size
+                before = reader.size, reader.finished
                 for event in reader.feed(chunk) if chunk else reader.close():
                     if isinstance(event, Completed):
                         await _drain(response)
                     yield event
-                if reader.size > before:
+                if (reader.size, reader.finished) != before:
                     clock.content_came()
 
     def _reader(self, response: WireResponse) -> ChatCompletionReader:
@@ -151,7 +151,7 @@ class OpenAIModel:
 async def _next(response: WireResponse, reader: ChatCompletionReader, clock: Clock) -> bytes:
     """The next piece of the body; nothing where it has ended."""
     try:
-        return await clock.piece(response.read(), _END_TIME if reader.finished else None)
+        return await clock.piece(response.read, at_end=reader.finished)
     except (ModelTimeout, ModelProtocolError):
         if not reader.finished:
             raise

@@ -47,9 +47,6 @@ class ToolCallAssembly:
         self._ids: set[str] = set()
         self.size = 0
 
-    def __bool__(self) -> bool:
-        return bool(self._calls)
-
     def add(self, fragment: Mapping[str, Any]) -> Iterator[ChatEvent]:
         """Take one entry of a delta's `tool_calls`.
 

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
@@ -107,7 +108,10 @@ def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time
 
 def _until(date: str, now: Callable[[], float]) -> float:
     try:
-        return max(0.0, parsedate_to_datetime(date).timestamp() - now())
+        moment = parsedate_to_datetime(date)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return max(0.0, moment.timestamp() - now())
     except (ValueError, OverflowError, OSError):
         return math.nan
 

@@ -19,7 +19,7 @@ class WireRequest:
         url: where to, with its query; may hold a secret.
         body: JSON.
         headers: beside those of every JSON request; hold the key.
-        connect_timeout: seconds until a connection must stand.
+        connect_timeout: seconds until a connection must stand, with the wait for a free one.
         shown_url: `url` as messages may show it.
     """
 
@@ -57,6 +57,10 @@ class WireResponse(Protocol):
 
 class Transport(Protocol):
     """How requests get to a model server. One may serve several models."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What it adds to requests by itself and must never be seen."""
 
     async def send(self, request: WireRequest) -> WireResponse:
         """Send a request and wait for the head of the answer, whatever its status.

@@ -39,10 +39,15 @@ class AiohttpTransport:
         self._keep_alive = keep_alive
         self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """None: it adds nothing."""
+        return ()
+
     async def send(self, request: WireRequest) -> _Response:
         """See `Transport.send`."""
         session = await self._session()
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=request.connect_timeout)
+        timeout = aiohttp.ClientTimeout(total=None, connect=request.connect_timeout)
         while True:
             line = _Line()
             try:
@@ -124,8 +129,7 @@ class _Response:
 def _no_answer(error: Exception, request: WireRequest) -> ModelError:
     if isinstance(error, TimeoutError):
         return ModelTimeout(
-            f"The model server at {request.shown_url} did not accept a connection"
-            f" within {request.connect_timeout:g} s.",
+            f"No connection to the model server at {request.shown_url} could be had in {request.connect_timeout} s.",
             code="connect_timeout",
         )
     return ModelUnavailable(
@@ -139,8 +143,6 @@ def _reason(error: Exception) -> str:
         return "it closed the connection without an answer"
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"the proxy answered {error.status}"
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"its certificate is not trusted ({error.certificate_error})"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return type(error).__name__

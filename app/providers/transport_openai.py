@@ -31,6 +31,11 @@ class OpenAITransport:
         self._client = client
         self._closing: set[asyncio.Task[None]] = set()
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The client's API key, if it has one. Tokens that it fetches are not known beforehand."""
+        return (self._client.api_key,) if self._client.api_key else ()
+
     async def send(self, request: WireRequest) -> _Response:
         """See `Transport.send`."""
         try:
@@ -44,14 +49,14 @@ class OpenAITransport:
                     "headers": request.headers,
                     "max_retries": 0,
                     "follow_redirects": False,
-                    "timeout": httpx2.Timeout(None, connect=request.connect_timeout),
+                    "timeout": httpx2.Timeout(None, connect=request.connect_timeout, pool=request.connect_timeout),
                 },
             )
         except APIStatusError as error:
             return _Response(error.response, self._closing)
         except APITimeoutError:
             raise ModelTimeout(
-                f"The model server did not accept a connection within {request.connect_timeout:g} s.",
+                f"No connection to the model server could be had in {request.connect_timeout} s.",
                 code="connect_timeout",
             ) from None
         except APIConnectionError as error:
@@ -83,14 +88,11 @@ class _Response:
         if self._pieces is None:
             self._pieces = aiter(self._response.aiter_bytes())
         try:
-            async for piece in self._pieces:
-                if piece:
-                    return piece
+            return await anext(self._pieces, b"")
         except (httpx2.HTTPError, OSError):
             raise ModelProtocolError(
                 "The connection to the model server broke in the middle of its answer.", code="truncated"
             ) from None
-        return b""
 
     async def aclose(self) -> None:
         closing = asyncio.ensure_future(self._response.aclose())  # goes on where the caller is cancelled once more

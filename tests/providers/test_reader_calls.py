@@ -179,6 +179,11 @@ def asked(reading: Reading) -> list[tuple[str, str]]:
             id="arguments as an object",
             marks=pytest.mark.fault("U11"),
         ),
+        pytest.param(
+            [calls(call("clock", piece, call_id="a")) for piece in ('{"t":"\\', '"}', '"}', "")],
+            [("clock", r'{"t":"\"}"}')],
+            id="an escape cut in two, with the name on every fragment",
+        ),
         pytest.param([calls(call("clock", call_id="a"))], [("clock", "{}")], id="no arguments at all"),
         pytest.param([calls(call("clock", " \n", call_id="a"))], [("clock", "{}")], id="blank arguments"),
         pytest.param(

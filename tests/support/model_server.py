@@ -38,7 +38,8 @@ class Answer:
     """What the server answers to one request.
 
     Args:
-        *steps: bytes to write, an event to wait for, `HANG`, or `BREAK`.
+        *steps: bytes to write, an event to wait for, `HANG`, or `BREAK`. Status and headers go out with the first
+            bytes, be they empty.
         status: the HTTP status.
         content_type: of the body; None = no such header.
         headers: further headers.
@@ -121,7 +122,7 @@ class ModelServer:
         self._answers: deque[Answer | AnswerTo] = deque()
         self._always: Answer | AnswerTo | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._arrival = asyncio.Condition()
+        self._changed = asyncio.Event()
 
     @property
     def base_url(self) -> str:
@@ -139,9 +140,13 @@ class ModelServer:
 
     async def request(self, number: int = 1) -> Exchange:
         """The request of this number, from 1, as soon as it has come."""
-        async with self._arrival:
-            await self._arrival.wait_for(lambda: len(self.exchanges) >= number)
+        await self.until(lambda: len(self.exchanges) >= number)
         return self.exchanges[number - 1]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something is so of the requests or connections."""
+        while not condition():
+            await self._changed.wait()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -160,6 +165,7 @@ class ModelServer:
         self._tasks.add(task)
         self.connections += 1
         self.open_connections += 1
+        self._notify()
         begun = b""
         try:
             while True:
@@ -169,6 +175,7 @@ class ModelServer:
             pass  # the other side, or the test, is through: asyncio would log a cancelled connection as an error
         finally:
             self.open_connections -= 1
+            self._notify()
             self._tasks.discard(task)
             writer.close()
 
@@ -179,10 +186,13 @@ class ModelServer:
         method, path, _ = first.split(" ")
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         exchange = Exchange(method, path, headers, body)
-        async with self._arrival:
-            self.exchanges.append(exchange)
-            self._arrival.notify_all()
+        self.exchanges.append(exchange)
+        self._notify()
         return exchange
+
+    def _notify(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     async def _converse(self, exchange: Exchange, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
         """Answer while watching the client. Returns what has come of its next request."""
@@ -217,11 +227,11 @@ class ModelServer:
 
     async def _write(self, answer: Answer, writer: asyncio.StreamWriter) -> bool:
         """Write an answer. Returns whether the connection can be used again."""
-        writer.write(answer.head())
+        head = answer.head()
         for step in answer.steps:
             if isinstance(step, bytes):
-                if step:
-                    writer.write(answer.written(step))
+                writer.write(head + (answer.written(step) if step else b""))
+                head = b""
                 await writer.drain()
             elif isinstance(step, asyncio.Event):
                 await step.wait()
@@ -230,7 +240,6 @@ class ModelServer:
             else:
                 writer.transport.abort()
                 return False
-        if answer.framing == "chunked":
-            writer.write(answer.written(b""))
+        writer.write(head + (answer.written(b"") if answer.framing == "chunked" else b""))
         await writer.drain()
         return answer.framing != "close"
