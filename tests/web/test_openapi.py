@@ -152,7 +152,7 @@ async def test_every_event_fits_its_schema(page: dict[str, Any]) -> None:
     stream = page["paths"]["/chat/stream"]["post"]["responses"]["200"]["content"]["text/event-stream"]
     data = {
         one["properties"]["event"]["const"]: one["properties"]["data"]["contentSchema"]
-        for one in stream["itemSchema"]["oneOf"]
+        for one in stream["schema"]["oneOf"]
     }
     model = ScriptedModel(tool_calls(("echo", {"n": 1}), ("nobody", {})), "Done.", tool_calls(("fail", {})))
     async with gateway(model, [echo()]) as client:
