@@ -24,8 +24,10 @@ from app.tooling.generator import NONE_WHEN_MISSING
 from app.tooling.problems import Path, Problems, allowed_names, invalid, wanted, with_article
 from app.tooling.schema_tree import Schema, SchemaView, json_type
 
-MAX_DEPTH = 100
-"""How deep arguments may be nested where the schema says what they are."""
+MAX_DEPTH = 90
+"""How deep arguments may be nested, and texts within them that are read; pydantic reads up to 200."""
+
+_TOO_DEEP = f"it is nested more than {MAX_DEPTH} deep"
 
 
 def decode(text: str, tool: str) -> dict[str, Any]:
@@ -45,9 +47,7 @@ def decode(text: str, tool: str) -> dict[str, Any]:
         if isinstance(value, str):
             value = read_json(value)
     except ValueError as error:
-        raise invalid(tool, f"must be a JSON object, and this is not JSON: {error}") from None
-    except RecursionError:
-        raise invalid(tool, "are nested too deeply") from None
+        raise invalid(tool, f"must be a JSON object, and {error}") from None
     if not isinstance(value, dict):
         raise invalid(tool, f"must be a JSON object, not {with_article(json_type(value))}")
     return value
@@ -57,18 +57,24 @@ def read_json(text: str) -> Any:
     """Read JSON to the letter.
 
     Raises:
-        ValueError: it is none, has NaN or infinities, a number too large, or a name twice in one object.
-        RecursionError: it is nested too deeply.
+        ValueError: it is none, has NaN or infinities, a number too large, or a name twice in one object, or is nested
+            too deeply. The message goes on after "and".
     """
-    return json.loads(text, object_pairs_hook=_object, parse_constant=_constant, parse_float=_float, parse_int=_int)
+    try:
+        value = json.loads(
+            text, object_pairs_hook=_object, parse_constant=_constant, parse_float=_float, parse_int=_int
+        )
+    except ValueError as error:
+        raise ValueError(f"this is not JSON: {error}") from None
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    if _depth(value) > MAX_DEPTH:
+        raise ValueError(_TOO_DEEP)
+    return value
 
 
 def write_json(value: Mapping[str, Any]) -> bytes:
-    """The JSON of decoded arguments. Lone surrogates, which JSON can write but UTF-8 cannot, are replaced.
-
-    Raises:
-        RecursionError: they are nested too deeply.
-    """
+    """The JSON of decoded arguments. Lone surrogates, which JSON can write but UTF-8 cannot, are replaced."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
@@ -95,7 +101,7 @@ class _Fitting:
 
     def value(self, value: Any, schema: Any, path: Path) -> Any:
         if len(path) > MAX_DEPTH:
-            self._problems.add(path[:1], "is nested too deeply")
+            self._problems.add(path[:1], f"is nested more than {MAX_DEPTH} deep")
             return value
         schema = self._view.resolve(schema)
         if isinstance(value, str):
@@ -116,7 +122,7 @@ class _Fitting:
             return text
         try:
             value = read_json(text)
-        except (ValueError, RecursionError):
+        except ValueError:
             return text  # validation says what was wanted in its place
         return value if json_type(value) in accepted & {"array", "object"} else text
 
@@ -174,6 +180,17 @@ def _is_closed(schema: Schema) -> bool:
 def _item_schema(schema: Schema, place: int) -> Any:
     prefix = schema.get("prefixItems", [])
     return prefix[place] if place < len(prefix) else schema.get("items", {})
+
+
+def _depth(value: Any) -> int:
+    deepest = 0
+    waiting: list[tuple[Any, int]] = [(value, 1)]
+    while waiting:
+        item, level = waiting.pop()
+        deepest = max(deepest, level)
+        inner = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+        waiting.extend((part, level + 1) for part in inner)
+    return deepest
 
 
 def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

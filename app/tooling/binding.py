@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from app.chat import ToolContext
 from app.tooling.arguments import decode, fit, write_json
 from app.tooling.compiling import compile_function
-from app.tooling.problems import Problems, add_validation_errors, invalid
+from app.tooling.problems import Problems, add_validation_errors
 from app.tooling.schema_tree import Schema, SchemaView
 from app.tooling.signature import Function, Signature
 
@@ -82,8 +82,6 @@ class FunctionBinding:
         except ValidationError as error:
             add_validation_errors(problems, error, fitting)
             raise problems.error(tool) from None
-        except RecursionError:
-            raise invalid(tool, "are nested too deeply") from None
         if problems:
             raise problems.error(tool)
         return self._call(values, context)

@@ -42,11 +42,11 @@ class SchemaBinding:
         """See `Binding.bind`."""
         problems = Problems()
         fitting = fit(decode(arguments, tool), self._view, self.schema, problems)
+        clean = json.loads(write_json(fitting))
         try:
-            clean = json.loads(write_json(fitting))
             add_schema_errors(problems, self._validator.iter_errors(clean), self._view)
-        except RecursionError:
-            raise invalid(tool, "are nested too deeply") from None
+        except RecursionError:  # jsonschema takes several frames for every keyword on the way down
+            raise invalid(tool, "are nested too deeply for their schema") from None
         if problems:
             raise problems.error(tool)
         return functools.partial(self._function, clean, **dict.fromkeys(self._contexts, context))
@@ -78,8 +78,6 @@ def _check_schema(schema: Schema, view: SchemaView, source: str) -> None:
         raise ConfigurationError(f'{source}: the input schema must have "type": "object"')
     for part in subschemas(schema):
         try:
-            if "$ref" in part:
-                view.target(part["$ref"])
-            view.accepted_types(part)
+            view.accepted_types(view.resolve(part))
         except (LookupError, TypeError, RecursionError) as error:
             raise ConfigurationError(f"{source}: the input schema refers to what is not in it: {error}") from error

@@ -142,8 +142,6 @@ def _words(details: ErrorDetails) -> str:
     kind, message = details["type"], details["msg"]
     if kind == "missing":
         return "is missing"
-    if kind == "json_invalid":
-        return "are nested too deeply"  # all else was found when they were decoded
     for shape, kinds in _KINDS.items():
         if kind in kinds:
             message = f"Input should be {with_article(shape)}"

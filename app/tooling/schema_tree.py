@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 Schema: TypeAlias = Mapping[str, Any]
 
@@ -107,26 +108,27 @@ class SchemaView:
         Raises:
             LookupError: nothing, or something outside of the schema.
         """
-        if not reference.startswith("#"):
-            raise LookupError(f"{reference} points outside of the schema")
+        if reference != "#" and not reference.startswith("#/"):
+            raise LookupError(f"{reference} is not a path within the schema")
         found: Any = self._root
-        for step in reference[1:].split("/")[1:]:
+        for step in unquote(reference).split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")
             found = found[int(name)] if isinstance(found, list) and name.isdecimal() else found[name]
         return found
 
     def resolve(self, schema: Any) -> Schema:
-        """The schema itself with its reference, if it has one, followed to the end. `True` is the empty schema."""
+        """The schema itself, with its reference followed to the end if it has one. `True` is the empty schema.
+
+        Raises:
+            LookupError: as `target` does, or the reference leads back to itself.
+        """
         seen: set[str] = set()
         while isinstance(schema, Mapping) and "$ref" in schema:
             reference = schema["$ref"]
             if reference in seen:
-                return {}
+                raise LookupError(f"{reference} leads back to itself")
             seen.add(reference)
-            try:
-                target = self.target(reference)
-            except (LookupError, TypeError):
-                return {}
+            target = self.target(reference)
             beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
             schema = {**target, **beside} if isinstance(target, Mapping) else target
         return schema if isinstance(schema, Mapping) else {}

@@ -416,6 +416,8 @@ SCHEMA: dict[str, Any] = {
         "stops": {"type": "array", "items": {"$ref": "#/$defs/stop"}},
         "kind": {"enum": ["sail", "motor"]},
         "crew": {"anyOf": [{"type": "integer"}, {"type": "boolean"}]},
+        "flag": {"const": "red"},
+        "sister": {"$ref": "#/$defs/a~1b%20c"},
     },
     "patternProperties": {"^x-": {"type": "integer"}},
     "additionalProperties": False,
@@ -426,7 +428,8 @@ SCHEMA: dict[str, Any] = {
             "properties": {"pier": {"type": "integer"}},
             "required": ["pier"],
             "additionalProperties": False,
-        }
+        },
+        "a/b c": {"type": ["object", "null"], "properties": {"name": {"type": "string"}}},
     },
 }
 
@@ -477,6 +480,9 @@ async def test_a_handler_that_returns_nothing_is_done() -> None:
         ('{"to-harbour": "Kiel", "stops": [{"pier": "x"}]}', ["stops[0].pier: must be an integer, not a string"]),
         ('{"to-harbour": "Kiel", "stops": [{}]}', ["stops[0].pier: is missing; it must be an integer"]),
         ('{"to-harbour": "Kiel", "x-a": "x"}', ["x-a: must be an integer, not a string"]),
+        ('{"to-harbour": "Kiel", "flag": "green"}', ['flag: must be "red"']),
+        ('{"to-harbour": "Kiel", "sister": 3}', ["sister: must be an object or null, not an integer"]),
+        ('{"to-harbour": "Kiel", "sister": "{\\"name\\": 3}"}', ["sister.name: must be a string, not an integer"]),
         ("[]", ["arguments: must be a JSON object, not an array"]),
     ],
 )
@@ -506,10 +512,16 @@ async def test_what_a_schema_written_by_hand_requires_deep_in_alternatives_is_to
 
 
 async def test_absurdly_nested_arguments_are_refused_by_a_schema_written_by_hand_too() -> None:
-    text = '{"a":' + "[" * 900 + "]" * 900 + "}"
+    link: dict[str, Any] = {"$ref": "#"}
+    for _ in range(8):
+        link = {"allOf": [link]}
+    recursive = {"type": "object", "properties": {"a": link}}
 
-    with pytest.raises(ToolArgumentsInvalid, match="nested too deeply"):
-        await by_hand(lambda arguments: arguments, {"type": "object"}).call(text, ToolContext())
+    for levels, problem in ((900, "it is nested more than 90 deep"), (80, "nested too deeply for their schema")):
+        with pytest.raises(ToolArgumentsInvalid, match=problem):
+            await by_hand(lambda arguments: arguments, recursive).call(
+                '{"a":' * levels + "{}" + "}" * levels, ToolContext()
+            )
 
 
 @pytest.mark.parametrize(
@@ -520,7 +532,9 @@ async def test_absurdly_nested_arguments_are_refused_by_a_schema_written_by_hand
         ({"type": "array"}, 'must have "type": "object"'),
         ({}, 'must have "type": "object"'),
         ({"type": "object", "properties": {"a": {"$ref": "#/$defs/b"}}}, "refers to what is not in it"),
-        ({"type": "object", "properties": {"a": {"$ref": "https://example.org/s"}}}, "points outside"),
+        ({"type": "object", "properties": {"a": {"$ref": "https://example.org/s"}}}, "is not a path within"),
+        ({"type": "object", "properties": {"a": {"$ref": "#anchor"}}}, "is not a path within"),
+        ({"type": "object", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}, "leads back to itself"),
         (
             {
                 "type": "object",

@@ -107,6 +107,13 @@ class Broken(Picture):
         raise OSError(f"cannot write mode {self.mode} as {format}")
 
 
+class Scalar:
+    """Has what numpy's scalars have."""
+
+    def tolist(self) -> float:
+        return float("nan")
+
+
 class Table(Mapping[str, int]):
     def __getitem__(self, key: str) -> int:
         return {"a": 1}[key]
@@ -200,6 +207,7 @@ async def test_none_from_a_function_without_annotation_is_null() -> None:
         (Aliased(harbour_name="Kiel"), {"harbourName": "KIEL"}),
         ([{"a": {Berth(1, 2.0).number: Harbour(name="x", at=dt.date(1, 1, 1))}}], None),
         (array.array("i", [1, 2]), [1, 2]),
+        ([Scalar()], [None]),
         (Picture(), {"mimeType": "image/png", "data": base64.b64encode(b"\x89PNG").decode()}),
     ],
     ids=repr,
@@ -265,6 +273,7 @@ CHAIN.next = CHAIN
         (Broken(), "it is an image that cannot be written as PNG"),
         (Blob(data=b"\xff"), "it is of type Blob"),
         (int, "it is of type type"),
+        (Scalar, "it is of type type"),
         (Berth, "it is of type type"),
         (ValueError("x"), "it is of type ValueError"),
         (Berth(object()), "number is of type object"),  # type: ignore[arg-type]

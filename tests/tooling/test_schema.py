@@ -19,7 +19,7 @@ import typing_extensions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, WithJsonSchema
 
 from app.chat import ConfigurationError
 from app.tooling import ToolCallback, ToolContext, ToolParam, input_schema
@@ -571,7 +571,7 @@ def test_a_schema_belongs_to_whoever_asked_for_it() -> None:
     ],
     ids=str,
 )
-@pytest.mark.parity(109, 157)
+@pytest.mark.parity(109)
 def test_a_parameter_whose_type_has_no_schema_is_refused_by_name_and_place(annotation: Any, named: str) -> None:
     def call_back(number: int, it: Any) -> None: ...
 
@@ -634,8 +634,10 @@ unreadable.__signature__ = "none"  # type: ignore[attr-defined]  # as builtins h
         (Harbour, "is a class"),
         (Outer.measure, "take it from an instance of Outer"),
         (42, "cannot be called"),
+        (None, "cannot be called"),
     ],
 )
+@pytest.mark.parity(157)
 def test_what_models_cannot_call_is_refused_with_advice(function: Any, advice: str) -> None:
     with pytest.raises(ConfigurationError, match=advice):
         input_schema(function)
@@ -646,6 +648,55 @@ def test_two_parameters_under_one_alias_are_refused() -> None:
 
     with pytest.raises(ConfigurationError, match="same alias"):
         input_schema(sail)
+
+
+def made_locally() -> type[BaseModel]:
+    class Inner(BaseModel):
+        number: int
+
+    @dataclass
+    class Middle:
+        """Args:
+        inner: what is inside
+        """
+
+        inner: Inner
+
+    class Local(BaseModel):
+        middle: Middle
+
+    return Local
+
+
+def test_fields_whose_types_only_pydantic_can_resolve_are_described_all_the_same() -> None:
+    middle = type_of(made_locally())["properties"]["middle"]
+
+    assert middle["properties"]["inner"]["description"] == "what is inside"
+    assert middle["properties"]["inner"]["properties"] == {"number": {"type": "integer"}}
+
+
+@dataclass
+class Implicit:
+    tag: str = None  # type: ignore[assignment]  # what people write
+
+
+async def test_a_field_that_is_none_by_default_alone_keeps_its_plain_type_and_takes_null() -> None:
+    def use(it: Implicit) -> Any:
+        return it.tag
+
+    assert properties_of(use)["it"]["properties"] == {"tag": {"type": "string"}}
+    assert await returned_by(use, {"it": {"tag": None}}) is None
+
+
+def test_schemas_that_authors_write_into_a_type_are_taken_as_they_are() -> None:
+    annotation = Annotated[int, WithJsonSchema({"type": ["integer", "string"], "title": "X"})]
+
+    assert type_of(annotation) == {"type": ["integer", "string"]}
+
+    def use(it: Any) -> None: ...
+
+    use.__annotations__["it"] = annotation
+    assert input_schema(use, upper_case_types=True)["properties"]["it"] == {"type": ["INTEGER", "STRING"]}
 
 
 class Choice(BaseModel):
