@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import FunctionType, MethodType
@@ -13,7 +12,6 @@ from weakref import WeakKeyDictionary
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from pydantic.fields import FieldInfo
 
-from app.tooling.docstrings import read_docstring
 from app.tooling.generator import ToolSchemaGenerator
 from app.tooling.notes import Note, json_name, metadata_of, note_of
 from app.tooling.portable import portable
@@ -24,6 +22,7 @@ from app.tooling.signature import (
     Function,
     Parameter,
     Signature,
+    documentation_of,
     plain_function,
     read_signature,
     show_type,
@@ -98,8 +97,8 @@ def input_schema(
     Raises:
         ConfigurationError: a parameter's type has no JSON Schema.
     """
-    documented = read_docstring(inspect.getdoc(function)).parameters
-    schema = copy.deepcopy(dict(compile_function(function, read_signature(function), documented).public))
+    compiled = compile_function(function, read_signature(function), documentation_of(function).parameters)
+    schema = copy.deepcopy(dict(compiled.public))
     if strict:
         schema = make_strict(schema)
     if additional_properties:

@@ -53,25 +53,37 @@ def tool(
 ) -> Callable[[F], F]: ...
 
 
-def tool(function: Any = None, /, **options: Any) -> Any:
+def tool(
+    function: Any = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    return_direct: bool = False,
+    result_converter: ResultConverter | None = None,
+    timeout: float | None = None,
+    sequential: bool = False,
+    idempotent: bool = False,
+    max_calls: int | None = None,
+    default: bool = True,
+) -> Any:
     """Mark a function as a tool: `@tool`, or `@tool(...)` with options.
 
-    The function stays what it is. It may be sync or async, a method, and above or below `@staticmethod` and
+    The function stays what it is. It may be sync or async, a method, and stand above or below `@staticmethod` and
     `@classmethod`. Nothing is read of it yet, so its annotations may name what is defined further down.
 
     Args:
         function: what is decorated.
-        **options: all by name:
-            `name` (str): how the model calls it; by default the function's name.
-            `description` (str): when and how to use it; by default the docstring without its sections on parameters,
-            and without a docstring the words of the name.
-            `return_direct` (bool): its result is the answer, and the model is not asked again.
-            `result_converter`: takes what the function returned and gives, or awaits, the text for the model.
-            `timeout` (float): seconds a call may take.
-            `sequential` (bool): it runs alone; calls asked for before it end first, later ones start after it.
-            `idempotent` (bool): running it twice does no more than running it once.
-            `max_calls` (int): calls a turn may have.
-            `default` (bool): False = offered only where a request names it.
+        name: how the model calls it; by default the function's name.
+        description: when and how to use it; by default the docstring without its sections on parameters, and without
+            a docstring the words of the name.
+        return_direct: its result is the answer, and the model is not asked again.
+        result_converter: takes what the function returned and gives, or awaits, the text for the model.
+        timeout: seconds a call may take; None = the gateway's setting.
+        sequential: it runs alone; calls asked for before it end first, later ones start after it.
+        idempotent: running it twice does no more than running it once.
+        max_calls: calls a turn may have; None = the gateway's setting.
+        default: offered without being named by a request; False is for dangerous tools.
 
     Returns:
         The same function.
@@ -79,9 +91,10 @@ def tool(function: Any = None, /, **options: Any) -> Any:
     Raises:
         ConfigurationError: it is nothing that can be called and marked.
     """
-    if function is None:
-        return partial(_mark, ToolOptions(**options))
-    return _mark(ToolOptions(**options), function)
+    options = ToolOptions(
+        name, description, return_direct, result_converter, timeout, sequential, idempotent, max_calls, default
+    )
+    return partial(_mark, options) if function is None else _mark(options, function)
 
 
 def options_of(function: Any) -> ToolOptions | None:

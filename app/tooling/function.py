@@ -23,14 +23,13 @@ from typing import Any
 from app.chat import ConfigurationError, ToolContext, ToolDefinition, ToolError, ToolMetadata
 from app.tooling.binding import Binding, FunctionBinding, OverriddenBinding
 from app.tooling.decorator import ResultConverter, ToolOptions, options_of
-from app.tooling.docstrings import read_docstring
 from app.tooling.handwritten import SchemaBinding, accept
 from app.tooling.results import DONE, to_text
 from app.tooling.signature import (
     Function,
+    documentation_of,
     is_coroutine_function,
     place_of,
-    plain_function,
     read_signature,
     refuse_result,
 )
@@ -61,12 +60,11 @@ class ToolCallback:
         returns_nothing: bool = False,
         result_converter: ResultConverter | None = None,
         threads: ToolThreads | None = None,
-        source: str | None = None,
     ) -> None:
         self.definition = definition
         self.metadata = metadata
         self.function = function
-        self.source = source or place_of(function)
+        self.source = place_of(function)
         self._binding = binding
         self._convert = result_converter or (_done_or_text if returns_nothing else to_text)
         self._threads = threads
@@ -124,7 +122,7 @@ class ToolCallback:
         signature = read_signature(function)
         if options.result_converter is None:
             refuse_result(function, signature.returns)
-        documentation = read_docstring(inspect.getdoc(_documented(function)))
+        documentation = documentation_of(function)
         named = (options.name or "").strip() or _own_name(function)
         own = FunctionBinding(function, signature, documentation.parameters)
         binding: Binding = own
@@ -253,15 +251,6 @@ def _metadata(options: ToolOptions) -> ToolMetadata:
         max_calls=options.max_calls,
         default=options.default,
     )
-
-
-def _documented(function: Any) -> Any:
-    """What has the docstring: the function within a partial one, `__call__` of an object if it has one of its own."""
-    while isinstance(function, partial):
-        function = function.func
-    if inspect.isroutine(function) or not plain_function(function).__doc__:
-        return function
-    return function.__call__
 
 
 def _own_name(function: Any) -> str:

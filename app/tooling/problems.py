@@ -19,6 +19,8 @@ MAX_PROBLEMS = 10
 """How many problems an error names."""
 MAX_CHOICES = 20
 """How many values of an enumeration an error names."""
+MAX_WORDS = 500
+"""How many characters a problem may have."""
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -37,6 +39,7 @@ class Problems:
 
     def add(self, path: Path, words: str) -> None:
         """Note a problem. Several about one place are alternatives, any of which would do."""
+        words = words if len(words) <= MAX_WORDS else f"{words[:MAX_WORDS]}…"
         known = self._found.setdefault(path, [])
         if words not in known:
             known.append(words)
@@ -114,22 +117,29 @@ def add_schema_errors(problems: Problems, errors: Iterable[SchemaViolation], vie
         errors: jsonschema's.
         view: of the schema that it checked.
     """
+    found: dict[Path, list[str]] = {}
     for error in errors:
         path = tuple(error.absolute_path)
-        instance: Any = error.instance
-        validator: Any = error.validator
         rule: Any = error.validator_value
-        if validator == "required":
+        if error.validator == "required":
+            instance: Any = error.instance
             for name in rule:
                 if name not in instance and (*path, name) not in problems:
-                    problems.add((*path, name), "is missing")
-        elif validator in {"type", "enum", "const", "anyOf", "oneOf"}:
-            got = f", not {with_article(json_type(instance))}" if validator == "type" else ""
-            problems.add(path, f"must be {wanted(view, error.schema)}{got}")
-        elif validator is None:
-            problems.add(path, "has a part that is never allowed")  # its schema is `false`; which it is, is not told
+                    found[*path, name] = ["is missing"]
         else:
-            problems.add(path, f"breaks the rule {validator}: {json.dumps(rule, ensure_ascii=False)}")
+            found.setdefault(path, []).append(_rule(error, rule, view))
+    for path, words in found.items():
+        problems.add(path, " and ".join(words))
+
+
+def _rule(error: SchemaViolation, rule: Any, view: SchemaView) -> str:
+    kind: Any = error.validator
+    if kind in {"type", "enum", "const", "anyOf", "oneOf"}:
+        got = f", not {with_article(json_type(error.instance))}" if kind == "type" else ""
+        return f"must be {wanted(view, error.schema)}{got}"
+    if kind is None:
+        return "has a part that is never allowed"  # its schema is `false`; jsonschema does not tell which part it is
+    return f"breaks the rule {kind}: {json.dumps(rule, ensure_ascii=False)}"
 
 
 _KINDS = {

@@ -31,7 +31,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MAX_INLINED = 2_000
 """How many schemas a definition may grow to by inlining; types that share types that share types grow without bound."""
 
-_FIRST = ("$schema", "type", "$defs", "properties", "required", "additionalProperties")
+_FIRST = ("$schema", "type", "description", "$defs", "properties", "required", "additionalProperties")
 
 
 def tidy(schema: Schema) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def tidy(schema: Schema) -> dict[str, Any]:
             return _tidied(map_subschemas(part, visited))
         name = part["$ref"].removeprefix(DEFINITIONS)
         target = {"$ref": DEFINITIONS + kept[name]} if name in kept else inlined(name)
-        return {**target, **{keyword: value for keyword, value in part.items() if keyword != "$ref"}}
+        return {**target, **_tidied({keyword: value for keyword, value in part.items() if keyword != "$ref"})}
 
     result = {
         "$schema": DIALECT,
@@ -61,7 +61,7 @@ def tidy(schema: Schema) -> dict[str, Any]:
     }
     if kept:
         result["$defs"] = {new: visited(definitions[old]) for old, new in kept.items()}
-    return {keyword: result[keyword] for keyword in (*_FIRST, *result) if keyword in result}
+    return _ordered(result)
 
 
 def public(schema: Schema) -> dict[str, Any]:
@@ -156,7 +156,11 @@ def _tidied(schema: dict[str, Any]) -> dict[str, Any]:
         _give_items(schema)
     if "properties" in schema and "patternProperties" not in schema:
         schema.setdefault("additionalProperties", False)
-    return schema
+    return _ordered(schema)
+
+
+def _ordered(schema: dict[str, Any]) -> dict[str, Any]:
+    return {keyword: schema[keyword] for keyword in (*_FIRST, *schema) if keyword in schema}
 
 
 def _give_items(schema: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from app.chat import ConfigurationError, ToolContext
+from app.tooling.docstrings import Documentation, read_docstring
 from app.tooling.portable import without_json_form
 
 Function: TypeAlias = Callable[..., Any]
@@ -80,6 +81,18 @@ def is_coroutine_function(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(plain_function(function))
 
 
+def documentation_of(function: Any) -> Documentation:
+    """What the docstring says, of a method the inherited one too.
+
+    It is that of the function within a partial one, and that of `__call__` of an object, if it has one of its own.
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not inspect.isroutine(function) and getattr(plain_function(function), "__doc__", None):
+        function = function.__call__
+    return read_docstring(inspect.getdoc(function))
+
+
 def read_signature(function: Function) -> Signature:
     """Read a function's signature.
 
@@ -89,7 +102,7 @@ def read_signature(function: Function) -> Signature:
     _refuse_unbound(function)
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError) as error:
+    except (NameError, TypeError, ValueError) as error:
         raise wrong(function, f"has no signature that could be read ({error})") from error
     plain = plain_function(function)
     names = {**_class_names(function, plain), **getattr(inspect.unwrap(plain), "__globals__", {})}

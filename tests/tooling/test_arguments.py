@@ -401,6 +401,16 @@ async def test_many_problems_are_cut_short() -> None:
     assert lines[-1] == "- and 490 more"
 
 
+async def test_a_long_list_of_choices_is_cut_short() -> None:
+    countries = Literal[tuple(f"country {number}" for number in range(300))]  # type: ignore[valid-type]  # made here
+
+    (missing,) = (await problems_of(taking(countries), {})).values()
+    (wrong,) = (await problems_of(taking(countries), {"it": "Atlantis"})).values()
+
+    assert missing.endswith('"country 19", 280 more')
+    assert len(wrong) <= 501
+
+
 async def test_an_error_does_not_repeat_what_was_given() -> None:
     secret = "s3cret"
 

@@ -412,7 +412,7 @@ def test_what_has_no_source_is_told_by_its_module() -> None:
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
-        "to-harbour": {"type": "string", "minLength": 2},
+        "to-harbour": {"type": "string", "minLength": 2, "pattern": "^[A-Z]"},
         "stops": {"type": "array", "items": {"$ref": "#/$defs/stop"}},
         "kind": {"enum": ["sail", "motor"]},
         "crew": {"anyOf": [{"type": "integer"}, {"type": "boolean"}]},
@@ -475,6 +475,7 @@ async def test_a_handler_that_returns_nothing_is_done() -> None:
         ("", ["to-harbour: is missing; it must be a string"]),
         ('{"to-harbour": 3}', ["to-harbour: must be a string, not an integer"]),
         ('{"to-harbour": "K"}', ["to-harbour: breaks the rule minLength: 2"]),
+        ('{"to-harbour": "k"}', ['to-harbour: breaks the rule minLength: 2 and breaks the rule pattern: "^[A-Z]"']),
         ('{"to-harbour": "Kiel", "kind": "oar"}', ['kind: must be one of "sail", "motor"']),
         ('{"to-harbour": "Kiel", "crew": "x"}', ["crew: must be an integer or a boolean"]),
         ('{"to-harbour": "Kiel", "stops": [{"pier": "x"}]}', ["stops[0].pier: must be an integer, not a string"]),

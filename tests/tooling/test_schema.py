@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+import functools
 import json
 import typing
 import uuid
@@ -643,6 +644,17 @@ def test_what_models_cannot_call_is_refused_with_advice(function: Any, advice: s
         input_schema(function)
 
 
+def test_a_partial_function_s_parameters_are_described_by_the_function_within() -> None:
+    def sail(to: str, knots: int) -> None:
+        """Sail.
+
+        Args:
+            to: where to
+        """
+
+    assert properties_of(functools.partial(sail, knots=3)) == {"to": {"type": "string", "description": "where to"}}
+
+
 def test_two_parameters_under_one_alias_are_refused() -> None:
     def sail(source: Annotated[str, Field(alias="to")], to: str) -> None: ...
 
@@ -678,6 +690,12 @@ def test_fields_whose_types_only_pydantic_can_resolve_are_described_all_the_same
 @dataclass
 class Implicit:
     tag: str = None  # type: ignore[assignment]  # what people write
+
+
+def test_a_title_that_an_author_gives_is_as_little_use_to_a_model_as_a_made_one() -> None:
+    def use(it: Annotated[Berth, Field(title="The berth")], n: Annotated[int, Field(title="The number")]) -> None: ...
+
+    assert "title" not in json.dumps(input_schema(use))
 
 
 async def test_a_field_that_is_none_by_default_alone_keeps_its_plain_type_and_takes_null() -> None:
