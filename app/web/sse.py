@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 # At DEBUG sse-starlette logs every chunk it sends: what users asked and models answered.
 logging.getLogger("sse_starlette").setLevel(logging.INFO)
 
-PING = b": ping\n\n"
+PING = b": ping\n"  # with a blank line some clients take it for an event without data
 MEDIA_TYPE = "text/event-stream"
 
 _STALLED = 60.0

@@ -24,7 +24,7 @@ ENDPOINTS = {False: "/chat", True: "/chat/stream"}
 """The path of either mode, by `stream`."""
 
 _EVENT = re.compile(r"id: ([1-9][0-9]*)\nevent: ([a-z_.]+)\ndata: ([^\r\n\u0085\u2028\u2029]*)\n\n")
-_COMMENT = ": ping\n\n"
+_COMMENT = ": ping\n"
 
 
 @dataclass(frozen=True, slots=True)

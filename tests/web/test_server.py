@@ -56,7 +56,7 @@ async def test_a_silent_model_is_bridged_by_comments() -> None:
         line.post("/chat/stream", HELLO)
         assert (await line.head())[0] == 200
         assert events_in((await line.chunk()).decode())
-        assert [await line.chunk() for _ in range(2)] == [b": ping\n\n"] * 2
+        assert [await line.chunk() for _ in range(2)] == [b": ping\n"] * 2
         reply.go_on.set()
         while b"run.completed" not in await line.chunk():
             pass
