@@ -52,7 +52,7 @@ class OpenAIModel:
         profile: the server's dialect; None = by its host.
         default_options: see `ChatModel.default_options`.
         timeouts: how long the server may take.
-        headers: further request headers.
+        headers: further request headers. The values of those that speak of keys and tokens are kept secret.
         name: what answers are labelled with where the server names no model; None = `model`.
         max_event: bytes that one event of a stream may have.
         max_answer: characters that a whole answer may have.
@@ -80,9 +80,9 @@ class OpenAIModel:
         key = (api_key or "").strip()
         self._headers = {**self._address.headers, **bearer(key), **checked_headers(headers or {})}
         self._transport = transport or AiohttpTransport()
-        keys = [secret for secret in (key, *self._transport.secrets) if secret]
-        self._secret = keys[0] if keys else None
-        self._scrub = Scrubber((*keys, *self._address.secrets, *_secret_headers(headers or {})))
+        secrets = (key, *self._transport.secrets, *self._address.secrets, *_secret_headers(headers or {}))
+        self._secrets = frozenset(filter(None, secrets))
+        self._scrub = Scrubber(self._secrets)
         self._model = model
         self._profile = profile or profile_for(self._address.url)
         self._timeouts = timeouts or Timeouts()
@@ -137,7 +137,7 @@ class OpenAIModel:
     def _reader(self, response: WireResponse) -> ChatCompletionReader:
         limits = {name: value for name, value in response.headers.items() if name.startswith(_RATE_LIMIT_HEADERS)}
         extra = {"rate_limits": limits} if limits else {}
-        return ChatCompletionReader(self._profile, scrub=self._scrub, secret=self._secret, extra=extra, **self._caps)
+        return ChatCompletionReader(self._profile, scrub=self._scrub, secrets=self._secrets, extra=extra, **self._caps)
 
     async def _error(self, response: WireResponse, clock: Clock) -> ModelError:
         body = b""

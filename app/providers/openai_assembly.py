@@ -6,7 +6,7 @@ error; what is neither is let by.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from app.chat import (
@@ -56,7 +56,7 @@ class AnswerAssembly:
     Args:
         profile: the server's dialect.
         scrub: masks secrets in messages.
-        secret: masked in the answer, see `StreamMask`.
+        secrets: masked in the answer, see `StreamMask`.
         max_answer: characters the whole answer may have.
         extra: what is told beside the answer, see `ChatResponse.extra`.
     """
@@ -66,7 +66,7 @@ class AnswerAssembly:
         profile: Profile,
         scrub: Scrub,
         *,
-        secret: str | None = None,
+        secrets: Collection[str] = (),
         max_answer: int,
         extra: Mapping[str, Any] = EMPTY,
     ) -> None:
@@ -74,9 +74,9 @@ class AnswerAssembly:
         self._scrub = scrub
         self._max_answer = max_answer
         self._extra = extra
-        self._text, self._reasoning, self._refusal = (TextChannel(secret) for _ in range(3))
+        self._text, self._reasoning, self._refusal = (TextChannel(secrets) for _ in range(3))
         self._tags = ThinkTags() if profile.think_tags else None
-        self._calls = ToolCallAssembly(secret)
+        self._calls = ToolCallAssembly(secrets)
         self._kept: dict[str, Any] = {}
         self._reasoning_field: str | None = None
         self._finish: str | None = None
@@ -116,7 +116,7 @@ class AnswerAssembly:
         self._model = _said(chunk.get("model")) or self._model
         choices = chunk.get("choices")
         choices = choices if isinstance(choices, list) else []
-        own = [choice for choice in choices if isinstance(choice, dict) and choice.get("index") in (0, None)]
+        own = [choice for choice in choices if isinstance(choice, dict) and choice.get("index") in (0, "0", None)]
         if self._take_usage(chunk, own) and not choices:
             self.ends_in_usage = True
         elif own:
@@ -158,8 +158,8 @@ class AnswerAssembly:
         if choice.get("error") or (isinstance(finish, str) and finish.lower() in _FAILURES):
             raise error_in_answer(choice.get("error") or {"code": finish, **chunk}, self._scrub)
         delta = choice.get("delta")
-        if not delta and not self.size:
-            delta = choice.get("message")  # a whole completion; at the end of a stream it only says all again
+        if not delta and not self.size and "message" in choice:  # at the end of a stream it only says all again
+            delta = _as_delta(choice["message"])
         self.begun = True
         if delta is not None and not isinstance(delta, dict):
             raise _malformed(f"a delta that is a {type(delta).__name__}")
@@ -231,6 +231,14 @@ class AnswerAssembly:
             kept.update(value)
         else:
             self._kept[field] = value
+
+
+def _as_delta(message: Any) -> Any:
+    """The message of a whole completion as the one delta of a stream: each of its calls is a call of its own."""
+    if not isinstance(message, dict) or not isinstance(message.get("tool_calls"), list):
+        return message
+    calls = enumerate(message["tool_calls"])
+    return {**message, "tool_calls": [{**call, "index": n} if isinstance(call, dict) else call for n, call in calls]}
 
 
 def _told(kind: type[TextDelta | ReasoningDelta], text: str) -> Iterator[ChatEvent]:

@@ -10,15 +10,16 @@ give every call index 0, send ids late, on every fragment, or not at all. The ru
 4. Otherwise a new call begins.
 
 An empty id or name is none. An id that another call of the answer has is replaced by one of ours, as is a missing one.
-A call is started on the stream when its id and name are known, and ready when the answer
-has ended: until then any call may go on.
+
+A call is started on the stream when its id and name are known, and ready when the answer has ended: until then any
+call may go on.
 """
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from app.chat import ChatEvent, ModelProtocolError, ToolCall, ToolCallArguments, ToolCallReady, ToolCallStarted
@@ -36,11 +37,11 @@ class ToolCallAssembly:
     """All calls of one answer, in the order in which they began.
 
     Args:
-        secret: masked in arguments, see `StreamMask`.
+        secrets: masked in arguments, see `StreamMask`.
     """
 
-    def __init__(self, secret: str | None = None) -> None:
-        self._secret = secret
+    def __init__(self, secrets: Collection[str] = ()) -> None:
+        self._secrets = secrets
         self._calls: list[_OpenCall] = []
         self._by_index: dict[object, _OpenCall] = {}
         self._by_label: dict[tuple[object, str], _OpenCall] = {}
@@ -107,7 +108,7 @@ class ToolCallAssembly:
         if call is None:
             call = self._by_index.get(index)
         if call is None or call.is_over(call_id, name, arguments):
-            call = _OpenCall(TextChannel(self._secret))
+            call = _OpenCall(TextChannel(self._secrets))
             self._calls.append(call)
             self.size += _CALL_WEIGHT
         return call

@@ -29,7 +29,8 @@ _LOOKED_AT = 4000
 _MESSAGE_KEYS = ("message", "msg", "detail", "description", "error_description", "error_msg", "reason", "title")
 _CODE_KEYS = ("code", "error_code", "type")
 _STATUS_KEYS = ("status", "status_code", "http_status", "code", "error_code")
-_NO_ERROR = frozenset({None, 0, "0", HTTPStatus.OK, "200", "", "success", "ok"})
+_CHUNK_KEYS = frozenset({"choices", "id", "model", "object", "type", "usage"})
+_NO_ERROR = frozenset({0, "0", HTTPStatus.OK, "200", "", "success", "ok"})
 _RETRIABLE_4XX = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_EARLY})
 _RATE_WORDS = re.compile(r"rate.?limit|too.?many|quota|throttl|resource.?exhausted", re.IGNORECASE)
 _REQUEST_WORDS = re.compile(
@@ -79,16 +80,18 @@ def error_in_answer(payload: Any, scrub: Scrub) -> ModelError:
 
 
 def tells_of_an_error(payload: Mapping[str, Any]) -> bool:
-    """Whether an object in the place of an answer, or beside one, is an error."""
+    """Whether an object in the place of an answer, or beside one, is an error.
+
+    One without choices is, too, if it has words for somebody and a code, or nothing that a chunk has.
+    """
     if payload.get("error") or payload.get("object") == "error" or payload.get("type") == "error":
         return True
+    if payload.get("choices") or not any(payload.get(key) for key in _MESSAGE_KEYS):
+        return False
     code = payload.get("code")
-    return (
-        not payload.get("choices")
-        and isinstance(code, str | int)
-        and code not in _NO_ERROR
-        and any(payload.get(key) for key in _MESSAGE_KEYS)
-    )
+    if isinstance(code, str | int):
+        return code not in _NO_ERROR
+    return _CHUNK_KEYS.isdisjoint(payload)
 
 
 def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:

@@ -17,7 +17,7 @@ parts the thinking from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
 from app.chat import ChatEvent, ModelProtocolError
@@ -44,7 +44,7 @@ class ChatCompletionReader:
     Args:
         profile: the server's dialect.
         scrub: masks secrets in messages.
-        secret: a text masked in the answer itself, see `StreamMask`.
+        secrets: texts masked in the answer itself, see `StreamMask`.
         max_event: bytes that one event may have.
         max_answer: characters that the whole answer may have, and bytes that a JSON body may have.
         extra: what is told beside the answer, see `ChatResponse.extra`.
@@ -55,7 +55,7 @@ class ChatCompletionReader:
         profile: Profile | None = None,
         *,
         scrub: Scrub | None = None,
-        secret: str | None = None,
+        secrets: Collection[str] = (),
         max_event: int = MAX_EVENT,
         max_answer: int = MAX_ANSWER,
         extra: Mapping[str, Any] = EMPTY,
@@ -64,7 +64,7 @@ class ChatCompletionReader:
         self._max_answer = max_answer
         self._events = SseDecoder(max_event)
         self._answer = AnswerAssembly(
-            profile or Profile(), self._scrub, secret=secret, max_answer=max_answer, extra=extra
+            profile or Profile(), self._scrub, secrets=secrets, max_answer=max_answer, extra=extra
         )
         self._kind: Literal["unknown", "events", "json", "other"] = "unknown"
         self._body = bytearray()  # a JSON body; of others the beginning, to be shown

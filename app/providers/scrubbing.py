@@ -73,8 +73,8 @@ class StreamMask:
 
     _ENOUGH = 4
 
-    def __init__(self, secret: str | None = None) -> None:
-        self._secret = secret if secret and len(secret) >= _SHORT and not secret.isalpha() else ""
+    def __init__(self, secret: str) -> None:
+        self._secret = secret if len(secret) >= _SHORT and not secret.isalpha() else ""
         self._held = ""
         self._sent = ""
 

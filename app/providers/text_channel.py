@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from app.providers.scrubbing import StreamMask
 from app.providers.wire_json import whole_characters
 
@@ -14,11 +16,11 @@ class TextChannel:
     A character outside the basic plane may be cut over two pieces: its first half waits for the second.
 
     Args:
-        secret: see `StreamMask`.
+        secrets: see `StreamMask`.
     """
 
-    def __init__(self, secret: str | None = None) -> None:
-        self._mask = StreamMask(secret)
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._masks = [StreamMask(secret) for secret in secrets]
         self._half = ""
         self._pieces: list[str] = []
 
@@ -28,12 +30,16 @@ class TextChannel:
             piece, self._half = self._half + piece, ""
         if piece and ord(piece[-1]) in _HIGH_SURROGATES:
             piece, self._half = piece[:-1], piece[-1]
-        return self._passed(self._mask.feed(whole_characters(piece)))
+        piece = whole_characters(piece)
+        for mask in self._masks:
+            piece = mask.feed(piece)
+        return self._passed(piece)
 
     def close(self) -> str:
         """The rest that waited for more."""
-        rest = self._mask.feed(whole_characters(self._half)) + self._mask.close()
-        self._half = ""
+        rest, self._half = whole_characters(self._half), ""
+        for mask in self._masks:
+            rest = mask.feed(rest) + mask.close()
         return self._passed(rest)
 
     @property

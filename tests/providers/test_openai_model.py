@@ -145,7 +145,7 @@ async def test_a_blank_key_is_none(stream: bool) -> None:
 @both_modes
 @pytest.mark.fault("X01")
 async def test_no_secret_is_in_an_error_or_an_answer_though_the_server_echoes_them(stream: bool) -> None:
-    secrets = {"api_key": KEY, "headers": {"X-Api-Key": "second-key-77"}}
+    secrets: dict[str, Any] = {"api_key": KEY, "headers": {"X-Api-Key": "second-key-77"}}
     echo = f"I got {KEY} and second-key-77 and url-key-5 and p4ssw0rd at http://u:p4ssw0rd@h/?token=t0"
     transport = ScriptedTransport(
         ScriptedResponse(json.dumps({"error": {"message": echo, "code": KEY}}).encode(), status=401),
@@ -153,9 +153,9 @@ async def test_no_secret_is_in_an_error_or_an_answer_though_the_server_echoes_th
         ScriptedResponse(f"<title>{echo}</title>".encode().replace(b"<title>", b"<html><title>")),
         ScriptedResponse(echo.encode()),
         ScriptedResponse(event(echo.encode())),
-        ScriptedResponse(text_stream(f"Your key: {KEY[:8]}", f"{KEY[8:]}.")),
+        ScriptedResponse(text_stream(f"Your keys: {KEY[:8]}", f"{KEY[8:]}, second", "-key-77, url-key-5, p4ssw0rd.")),
     )
-    model = OpenAIModel("http://u:p4ssw0rd@models.example/v1?key=url-key-5", transport=transport, **secrets)  # type: ignore[arg-type] # a dict of mixed values
+    model = OpenAIModel("http://u:p4ssw0rd@models.example/v1?key=url-key-5", transport=transport, **secrets)
 
     seen = []
     for _ in range(5):
@@ -167,7 +167,7 @@ async def test_no_secret_is_in_an_error_or_an_answer_though_the_server_echoes_th
 
     for text in seen:
         assert not any(secret in text for secret in (KEY, KEY[8:], "second-key-77", "url-key-5", "p4ss"))
-    assert answer.content == "Your key: ***."
+    assert answer.content == "Your keys: ***, ***, ***, ***."
 
 
 @both_modes

@@ -220,6 +220,13 @@ def test_ids_of_the_server_are_kept(way: str) -> None:
     assert [one.id for one in read(body, way).response.tool_calls] == ["a1", "b2"]
 
 
+@in_every_way
+def test_each_call_of_a_whole_completion_is_a_call_of_its_own(way: str) -> None:
+    alike = {"index": 0, "function": {"name": "clock"}}
+
+    assert asked(read(completion({"tool_calls": [alike, alike]}), way)) == [("clock", "{}"), ("clock", "{}")]
+
+
 @pytest.mark.parity(170)
 @pytest.mark.fault("U07")
 def test_ids_are_made_where_none_came_and_are_unique_beyond_the_answer() -> None:

@@ -203,6 +203,15 @@ def test_an_event_named_error_is_one_whatever_it_holds(data: bytes, message: str
 
 @in_every_way
 @pytest.mark.fault("U38")
+def test_words_in_the_place_of_a_chunk_are_an_error_though_the_end_mark_follows(way: str) -> None:
+    reading = read(stream(HALF, {"detail": "worker lost"}), way)
+
+    assert isinstance(reading.error, ModelUnavailable)
+    assert "worker lost" in str(reading.error)
+
+
+@in_every_way
+@pytest.mark.fault("U38")
 def test_an_error_after_the_finish_reason_still_is_one(way: str) -> None:
     reading = read(stream(HALF, chunk(finish="stop"), {"error": {"message": "lost"}}), way)
 
@@ -223,8 +232,11 @@ def test_a_field_for_errors_that_is_empty_tells_of_none(none: Any) -> None:
     assert read(stream(chunk({"content": "Fine."}, error=none), chunk(finish="stop"))).response.content == "Fine."
 
 
-def test_a_code_of_success_is_no_error() -> None:
-    assert read(stream({"code": 0, "message": "ok"}, chunk({"content": "Fine."}, "stop"))).response.content == "Fine."
+@pytest.mark.parametrize(
+    "note", [{"code": 0, "message": "ok"}, {"type": "ping", "message": "hi"}, {"id": "x", "msg": "hi"}]
+)
+def test_a_note_that_is_no_error_is_let_by(note: Any) -> None:
+    assert read(stream(note, chunk({"content": "Fine."}, "stop"))).response.content == "Fine."
 
 
 @pytest.mark.fault("U37")
@@ -273,7 +285,7 @@ def test_a_key_that_the_server_echoes_is_seen_nowhere(way: str) -> None:
         chunk(finish="stop"),
     )
 
-    reading = read(body, way, secret=key)
+    reading = read(body, way, secrets=[key, "another-secret-1"])
 
     message = reading.response.message
     assert key not in repr(reading.events)
@@ -283,7 +295,7 @@ def test_a_key_that_the_server_echoes_is_seen_nowhere(way: str) -> None:
 
 
 def test_a_secret_that_is_a_mere_word_does_not_spoil_answers() -> None:
-    assert read(text_stream("Install ollama first."), secret="ollama").response.content == "Install ollama first."
+    assert read(text_stream("Install ollama first."), secrets=["ollama"]).response.content == "Install ollama first."
 
 
 BODIES = [

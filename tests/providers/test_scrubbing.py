@@ -83,9 +83,9 @@ def test_text_is_held_back_only_while_it_may_be_the_secret() -> None:
     assert mask.feed("c-0!") == "***!"
 
 
-@pytest.mark.parametrize("secret", [None, "", "ollama", "placeholder", "short-1"])
-def test_words_that_answers_may_use_are_let_by(secret: str | None) -> None:
+@pytest.mark.parametrize("secret", ["", "ollama", "placeholder", "short-1"])
+def test_words_that_answers_may_use_are_let_by(secret: str) -> None:
     text = f"say {secret} twice: {secret}"
 
-    assert masked(text, [5, 5], secret or "") == text
+    assert masked(text, [5, 5], secret) == text
     assert StreamMask(secret).feed("x") == "x"
