@@ -1,8 +1,9 @@
 """A run as a stream of server-sent events.
 
 Our own bytes, several ready events in one write, never an event split over two. The response class is
-sse-starlette's, for its handling of disconnects, stalled clients and the server's shutdown; its encoding, its line
-ends and its ping are not used: it would ping by a plain timer, not when the line is idle.
+sse-starlette's, for its handling of disconnects and of the server's shutdown. Not used are its encoding, its line
+ends, its ping, which is a plain timer and does not ask whether the line is idle, and its time limit for writes,
+which sets a timer for each of them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
 import anyio
-from sse_starlette.sse import EventSourceResponse, SendTimeoutError
+from sse_starlette import EventSourceResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from app.runs import Run
@@ -90,7 +91,6 @@ class RunStream(EventSourceResponse):
             headers={"Cache-Control": "no-cache"},
             ping=0,
             sep="\n",
-            send_timeout=_STALLED,
             data_sender_callable=self._beside,
             shutdown_event=self._stopping,
             shutdown_grace_period=drain_time + _FAREWELL,
@@ -101,10 +101,8 @@ class RunStream(EventSourceResponse):
         self._line = _Line(send)
         try:
             await super().__call__(scope, receive, self._line)
-        except SendTimeoutError:
-            logger.warning("the client of %s has read nothing for %s s and is given up", self._run.id, _STALLED)
-        except OSError:
-            logger.info("the client of %s went away", self._run.id)
+        except OSError as error:
+            logger.info("the client of %s is lost: %s", self._run.id, error)
         finally:
             self._run.cancel()
 
@@ -112,6 +110,7 @@ class RunStream(EventSourceResponse):
         """What goes on beside the events; ended with them."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._end_when_stopping())
+            tasks.create_task(self._line.watch())
             if self._heartbeat is not None:
                 tasks.create_task(self._line.keep_alive(self._heartbeat))
 
@@ -128,6 +127,7 @@ class _Line:
         self._lock = asyncio.Lock()
         self._clock = asyncio.get_running_loop().time
         self._written = self._clock()
+        self._writing = False
         self._closed = False
 
     async def __call__(self, message: Message) -> None:
@@ -135,7 +135,10 @@ class _Line:
         async with self._lock:
             if self._closed:
                 return
+            self._written = self._clock()
+            self._writing = True
             await self._send(message)
+            self._writing = False
             self._written = self._clock()
             self._closed = message["type"] == "http.response.body" and not message.get("more_body", False)
 
@@ -147,3 +150,15 @@ class _Line:
                 await asyncio.sleep(interval - idle)
             else:
                 await self({"type": "http.response.body", "body": PING, "more_body": True})
+
+    async def watch(self) -> None:
+        """Look after single writes, to the end of the stream.
+
+        Raises:
+            TimeoutError: one takes too long: the client is there and reads nothing.
+        """
+        while not self._closed:
+            idle = self._clock() - self._written
+            if self._writing and idle >= _STALLED:
+                raise TimeoutError(f"it has read nothing for {idle:.0f} s")
+            await asyncio.sleep(_STALLED - idle if self._writing else _STALLED)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
+from fastapi import FastAPI
+from starlette.types import Message, Receive, Scope, Send
 
 from app.chat import (
     BaseAdvisor,
@@ -23,11 +27,12 @@ from app.chat import (
 )
 from app.providers.scripted import Cut, ScriptedModel, tool_calls
 from app.runs import ConversationBusy, GatewayFull, ShuttingDown
+from app.web import application
 from app.web.documents import ProblemDocument
-from app.web.errors import KINDS, problem_of
+from app.web.errors import KINDS, Unexpected, problem_of
 from tests.support.modes import both_modes
 from tests.support.tools import failing
-from tests.support.web import ask, gateway
+from tests.support.web import ask, gateway, serving
 
 
 class Tired(ModelUnavailable):
@@ -235,3 +240,36 @@ async def test_what_is_not_there_is_a_problem_document_too(method: str, path: st
     assert response.json()["type"] == f"urn:advisor-gateway:{name}"
     assert ("allow" in response.headers) == (status == 405)
     ProblemDocument.model_validate(response.json())
+
+
+async def test_a_fault_after_the_response_has_begun_is_left_to_the_server() -> None:
+    fault = ZeroDivisionError("cut here")
+
+    async def broken(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise fault
+
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        raise AssertionError("nothing is received")
+
+    with pytest.raises(ZeroDivisionError):
+        await Unexpected(broken)({"type": "http", "method": "GET", "path": "/"}, receive, send)
+
+    assert [message["type"] for message in sent] == ["http.response.start"]
+
+
+async def test_a_lifespan_that_yields_no_gateway_is_said_to_be_wrong(caplog: pytest.LogCaptureFixture) -> None:
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[dict[str, object]]:
+        yield {"gateway": None}
+
+    async with serving(application(lifespan, version="0")) as client:
+        response = await client.get("/tools")
+
+    assert response.status_code == 500
+    assert "lifespan must yield" in caplog.text

@@ -96,6 +96,7 @@ async def test_an_event_that_cannot_be_made_ends_the_stream_with_a_problem(caplo
 async def test_a_client_that_reads_nothing_is_given_up_and_its_run_ended(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     monkeypatch.setattr(sse, "_STALLED", 0.001)
     reply = Hesitant()
 
@@ -108,7 +109,7 @@ async def test_a_client_that_reads_nothing_is_given_up_and_its_run_ended(
         await stream_of(runs, run)(SCOPE, Wire().receive, Wire(stall).send)
         await reply.cancelled.wait()
 
-    assert "read nothing" in caplog.text
+    assert "it has read nothing" in caplog.text
 
 
 async def test_a_server_that_reports_a_lost_client_as_an_error_is_understood() -> None:
@@ -160,3 +161,16 @@ async def test_when_the_server_stops_a_run_may_still_end(monkeypatch: pytest.Mon
         await sending
 
     assert wire.events[-1].data["content"] == "At last."
+
+
+async def test_a_run_that_is_ended_from_outside_ends_its_stream_with_what_was_done() -> None:
+    reply, wire = Hesitant(), Wire()
+    runs, run = start(ScriptedModel(reply))
+    sending = asyncio.create_task(stream_of(runs, run)(SCOPE, wire.receive, wire.send))
+    await reply.asked.wait()
+    run.cancel()
+    async with asyncio.timeout(PATIENCE):
+        await sending
+
+    assert wire.events[-1].name == "run.cancelled"
+    assert wire.events[-1].data == {"content": "", "run_id": run.id, "round": 1}
