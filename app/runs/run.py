@@ -8,7 +8,6 @@ import uuid
 from contextlib import aclosing
 
 from app.chat import (
-    ChatEvent,
     ChatEvents,
     ChatResponse,
     Completed,
@@ -17,6 +16,7 @@ from app.chat import (
     RoundCompleted,
     RoundStarted,
 )
+from app.chat.events import Delta
 from app.runs.fold import Fold
 from app.runs.journal import (
     InMemoryJournal,
@@ -130,7 +130,7 @@ class Run:
             await self._take(event)
         raise RuntimeError("the chain ended without Completed")
 
-    async def _take(self, event: ChatEvent) -> None:
+    async def _take(self, event: Delta) -> None:
         self._fold.add(event)
         await self._write(event)
         if not self._has_answered and not isinstance(event, RoundStarted):
