@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -24,7 +24,7 @@ from app.providers.openai import OpenAIModel
 from app.providers.profiles import Profile, profile_for
 from app.providers.transport_aiohttp import AiohttpTransport
 from app.runs import Runs
-from app.settings import ModelSettings, Settings, ToolCallingSettings
+from app.settings import MemorySettings, ModelSettings, Settings, ToolCallingSettings
 from app.startup import DEMO_NOTE, announce, warn_of_lone_memory
 from app.tooling import ToolCallingManager, ToolCallLimits, ToolThreads, discover, settled_tools
 from app.web import Gateway, application
@@ -49,27 +49,24 @@ def create_app(
         tools: functions, tools and toolsets instead of those found in the configured packages.
         advisors: habits around the model, beside the configured ones.
         tool_calling_advisor: makes the owner of the tool loop instead of the usual one.
-        memory: keeps conversations instead of the memory of this process.
+        memory: keeps conversations instead of the memory of this process. Neither is used where one of the advisors
+            is a `MemoryAdvisor`, which brings its own.
 
     Raises:
         ConfigurationError: settings, tools or advisors that cannot work; the message says which and why.
     """
-    settings = settings or Settings()
+    settings = Settings() if settings is None else settings
     threads = ToolThreads(settings.tool_calling.threads)
     given = (
         discover(settings.tools.packages, threads=threads) if tools is None else settled_tools(*tools, threads=threads)
     )
     names = [tool.definition.name for tool in given if isinstance(tool, Tool)]  # providers are not asked for a log line
     manager = _manager(settings.tool_calling)
-    if memory is None and settings.memory.enabled:
-        warn_of_lone_memory(os.environ, sys.argv)
-        memory = InMemoryChatMemory(settings.memory.max_messages, settings.memory.max_conversations)
-    habits = (
-        TraceAdvisor(),
-        *((MemoryAdvisor(memory),) if memory is not None else ()),
-        *load_advisors(settings.advisors),
-        *advisors,
-    )
+    own: tuple[Advisor, ...] = (*load_advisors(settings.advisors), *advisors)
+    habits: tuple[Advisor, ...] = (TraceAdvisor(), *_memory(settings.memory, memory, own), *own)
+
+    def model_of() -> ChatModel:
+        return _model(settings.model) if model is None else model
 
     def client_of(answering: ChatModel) -> ChatClient:
         return ChatClient(
@@ -82,12 +79,12 @@ def create_app(
             tool_calling_advisor=tool_calling_advisor or partial(ToolCallingAdvisor, manager),
         )
 
-    client_of(model or _model(settings.model))  # what cannot work stops the start, not the first request
+    client_of(model_of())  # what cannot work stops the start, not the first request
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[Mapping[str, Any]]:
         async with AsyncExitStack() as closing:
-            client = client_of(model or _model(settings.model))
+            client = client_of(model_of())
             closing.push_async_callback(client.model.aclose)
             runs = Runs(client, max_active=settings.runs.max_active)
             closing.push_async_callback(runs.drain, settings.server.drain)
@@ -109,6 +106,17 @@ def create_app(
     return application(
         lifespan, version=__version__, docs=settings.server.docs, cors_origins=settings.server.cors_origins
     )
+
+
+def _memory(
+    settings: MemorySettings, memory: ChatMemory | None, advisors: Sequence[Advisor]
+) -> tuple[MemoryAdvisor, ...]:
+    if any(isinstance(advisor, MemoryAdvisor) for advisor in advisors):
+        return ()
+    if memory is None and settings.enabled:
+        warn_of_lone_memory(os.environ, sys.argv)
+        memory = InMemoryChatMemory(settings.max_messages, settings.max_conversations)
+    return () if memory is None else (MemoryAdvisor(memory),)
 
 
 def _model(settings: ModelSettings) -> ChatModel:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from app.advisors import ToolCallingAdvisor
+from app.advisors import MemoryAdvisor, ToolCallingAdvisor
 from app.chat import (
     Advisor,
     BaseAdvisor,
@@ -188,6 +188,25 @@ async def test_memory_can_be_switched_off_or_replaced(*, stream: bool) -> None:
     assert texts(off.prompts[1].messages) == ["Two."]
     assert texts(own.prompts[1].messages) == ["One.", "Two."]
     assert texts(await memory.get("c")) == ["One.", "Two."]
+
+
+@both_modes
+async def test_a_memory_advisor_of_ones_own_takes_the_place_of_the_usual_one(*, stream: bool) -> None:
+    memory, unused = InMemoryChatMemory(), InMemoryChatMemory()
+    model = ScriptedModel(tool_calls(("echo", {})), forever="Hi")
+    inside = MemoryAdvisor(memory, order=ToolCallingAdvisor.DEFAULT_ORDER + 10)
+    async with gateway(model, [echo()], advisors=[inside], memory=unused) as client:
+        await ask(client, "One.", stream=stream, conversation_id="c")
+        await ask(client, "Two.", stream=stream, conversation_id="c")
+
+    assert texts(model.prompts[-1].messages) == ["One.", "Two."]
+    assert [type(message).__name__ for message in (await memory.get("c"))[:4]] == [
+        "UserMessage",
+        "AssistantMessage",
+        "ToolMessage",
+        "AssistantMessage",
+    ]
+    assert await unused.get("c") == ()
 
 
 # --- advisors
