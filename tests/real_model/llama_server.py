@@ -1,9 +1,13 @@
-"""A llama.cpp server with the weights of SmolLM2-135M-Instruct: `python llama_server.py PORT`, until it is killed."""
+"""A llama.cpp server with the weights of SmolLM2-135M-Instruct: `python llama_server.py PORT`.
+
+It ends when it is killed, or with whoever started it.
+"""
 
 from __future__ import annotations
 
-import signal
+import os
 import sys
+import time
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +29,8 @@ def weights() -> Path:
 
 
 def serve(port: int) -> None:
-    """Serve on loopback; never returns."""
+    """Serve on loopback for as long as the parent process lives."""
+    parent = os.getppid()
     engine = import_module("xllamacpp")
     settings = engine.CommonParams()
     settings.model.path = str(weights())
@@ -39,11 +44,13 @@ def serve(port: int) -> None:
     settings.n_ctx = CONTEXT
     settings.n_parallel = 1  # who does not free the slot is seen at once
     settings.cache_prompt = False  # what is left of earlier prompts changes the rounding, and so the answer
+    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = 1  # two wait for each other on a busy machine
     settings.sampling.temp = 0.0
     settings.sse_ping_interval = 1  # comments while it reads the prompt, which the gateway has to skip
     server = engine.Server(settings)  # serves in threads of its own for as long as it is referred to
     sys.stdout.write(f"serving {MODEL} at {server.listening_address}\n")
-    signal.pause()
+    while os.getppid() == parent:
+        time.sleep(1)
 
 
 if __name__ == "__main__":
