@@ -9,9 +9,8 @@ from typing import Any, TypeAlias
 from app.providers.embedded.dates import zone_of
 from app.providers.embedded.fitting import Fit
 from app.providers.embedded.schemas import NOTHING, Schema, Schemas, listed
-from app.providers.embedded.slots import Group
+from app.providers.embedded.slots import Group, Path
 
-Path: TypeAlias = tuple[str | int, ...]
 Values: TypeAlias = dict[Path, Any]
 
 _JOIN = re.compile(

@@ -44,6 +44,7 @@ class Candidate:
         self.slots: tuple[Slot, ...] = tuple(group_of(self.schemas, frozenset()).slots())
         first, rest = _split(definition.description)
         self._name = frozenset(map(stem, name_words(definition.name)))
+        self._telling = self._name - GENERIC - _STOPPED
         self._first = _lower_case(first)
         self._rest = stems(words(rest))
         self._choices = stems(word for slot in self.slots for each in _choices(slot) for word in name_words(each))
@@ -53,10 +54,9 @@ class Candidate:
     def points(self, sentence: str, found: Sequence[Find]) -> float:
         """How much a sentence speaks of the tool."""
         said = frozenset(stem(word) for word in words(_without_operators(sentence, found)))
-        telling = self._name - GENERIC - _STOPPED
         points = sum(self._points_of(each) for each in said)
-        if telling:
-            points += _WHOLE_NAME * len(telling & said) / len(telling)
+        if self._telling:
+            points += _WHOLE_NAME * len(self._telling & said) / len(self._telling)
         if self._is_called(sentence):
             points += _CALLED_BY_NAME
         points += self._points_of_finds(found)
@@ -70,7 +70,7 @@ class Candidate:
             return self._points_of_name(said)
         if said in _STOPPED:
             return 0
-        if alike(said) & (self._name - GENERIC - _STOPPED):
+        if alike(said) & (self._telling or self._name):
             return _ALIKE
         for points, evidence in (
             (_FIRST_SENTENCE, self._first - GENERIC),
@@ -83,7 +83,7 @@ class Candidate:
         return 0
 
     def _points_of_name(self, said: str) -> float:
-        if not self._name - GENERIC - _STOPPED:
+        if not self._telling:
             return _ENOUGH_COMMON / len(self._name)  # only all words of such a name together say something
         return _COMMON if said in _STOPPED else _GENERIC if said in GENERIC else _NAME
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from app.providers.embedded.schemas import (
     ANYTHING,
-    DEEPEST,
     NOTHING,
     Schema,
     Schemas,
@@ -17,6 +16,7 @@ from app.providers.embedded.schemas import (
     step_of,
 )
 
+_DEEPEST = 4
 _MOST = 16  # elements of an array, characters of a padding
 _SAMPLES = {
     "date": "2000-01-01",
@@ -43,7 +43,7 @@ def made_up(schemas: Schemas, schema: object, text: str, depth: int = 0) -> Any:
         text: what stands where any text will do.
         depth: how deep the value lies in another.
     """
-    if depth > DEEPEST:
+    if depth > _DEEPEST:
         return NOTHING
     whole = schemas.resolve(schema)
     for value in (*_offered(whole), *_built(schemas, whole, text, depth)):

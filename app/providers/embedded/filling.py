@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.providers.embedded.building import Path, Values, build, given, listed_further
+from app.providers.embedded.building import Values, build, given, listed_further
 from app.providers.embedded.examples import made_up
 from app.providers.embedded.finds import Find, finds
 from app.providers.embedded.fitting import EVIDENT, Fit, Fitting, choices, label_of, truths
 from app.providers.embedded.language import Stems, stems, words
-from app.providers.embedded.remainder import brief, parts, remainder
+from app.providers.embedded.remainder import bare, brief, parts, remainder
 from app.providers.embedded.schemas import NOTHING, Schemas, listed, mapping
-from app.providers.embedded.slots import Group, Slot, group_of
+from app.providers.embedded.slots import Group, Path, Slot, group_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,7 @@ class _Filling:
         self._text = text
         self._triggers = triggers
         self._slots = list(self.group.slots())
+        self._names: Stems = frozenset[str]().union(*(slot.own for slot in self._slots))
         self._taken: list[Find] = []
 
     def missing(self) -> list[Slot]:
@@ -145,7 +146,7 @@ class _Filling:
         return listed_further(text, fits, accepted) if only is None else []
 
     def _fits(self, text: str, found: Sequence[Find], slots: Sequence[Slot]) -> Iterator[Fit]:
-        fitting = Fitting(self._schemas, text, self._triggers)
+        fitting = Fitting(self._schemas, text, self._triggers | self._names)
         for slot in slots:
             if slot.items is NOTHING:
                 own = [*choices(slot, self._schemas, text), *(truths(slot, text) if slot.takes("boolean") else ())]
@@ -174,7 +175,7 @@ class _Filling:
 
     def _take_lists(self, text: str, found: Sequence[Find], slots: Sequence[Slot], taken: list[Find]) -> None:
         """Fill the parameters that take lists of plain values, from what no other parameter has taken."""
-        fitting = Fitting(self._schemas, text, self._triggers)
+        fitting = Fitting(self._schemas, text, self._triggers | self._names)
         for slot in slots:
             if slot.items is NOTHING or slot.path in self.values:
                 continue
@@ -197,7 +198,10 @@ class _Filling:
         for slot in slots:
             if slot.takes("object") and slot.path not in self.values:
                 own = [find for find in found if find.label and not any(label_of(find) & other.own for other in slots)]
-                self.accept(slot, {find.label: find.value for find in own} or NOTHING)
+                told = {find.label: find.value for find in own if find.kind == "labelled"}
+                typed = {find.label: find.value for find in own if find.kind != "labelled"}
+                if own and not self.accept(slot, told | typed):
+                    self.accept(slot, typed | told)
 
     def read_rest(self) -> None:
         """Give what is left of the sentence to the one parameter that takes any text."""
@@ -209,13 +213,13 @@ class _Filling:
             self.accept(slot, (parts(rest, self._triggers) if led else []) or NOTHING)
             return
         if slot.sense == "any":
-            rest = rest if led and brief(rest, self._triggers, most=None) else ""
+            rest = bare(rest, self._triggers) if led else ""
         elif slot.sense != "text":
             rest = brief(rest, self._triggers) if led else ""
         self.accept(slot, rest or NOTHING)
 
     def _slot_for_rest(self) -> Slot | None:
-        free = [slot for slot in self._slots if slot.needed and not self._is_settled(slot) and _is_open(slot)]
+        free = [slot for slot in self._slots if slot.required and not self._is_settled(slot) and _is_open(slot)]
         if not any(slot.required for slot in self._slots):
             free += [
                 slot for slot in self._slots if slot.sense == "text" and _is_open(slot) and slot.path not in self.values

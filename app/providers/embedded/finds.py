@@ -119,11 +119,12 @@ _JOINS = frozenset({"and", "or", "&", ",", "to", "vs"})
 _PHRASE_WORDS = 4
 _LABEL = re.compile(r"([^\W\d]\w*)(?:\s?=|:)\s?$")
 _PAIR = re.compile(
-    r"(?<!\w)([^\W\d]\w*)\s?(?:=|:\s)\s?(?=[^\s=])([^,;)\n=]+?)"
+    r"(?<!\w)([^\W\d]\w*)\s?(?:=|:\s)\s?(?=[^\s=])((?:(?!:\s)[^,;)\n=])+?)"
     r"(?=(?:\s(?:and|please))?\s*(?:[,;)\n]|$|\s\w+\s?(?:=|:\s)))"
 )
 _TITLES = frozenset({"St", "Mt", "Dr", "Mr", "Mrs", "Ms"})
 _PHRASE_TOKEN = re.compile(r"[^\s,.;:!?()\"]+|,")
+_CLOSED = frozenset({"json", "quoted", "url"})  # what looks like a label inside of them is none
 _JSON_START = re.compile(r"[{\[]")
 _JSON_STARTS = 20
 
@@ -278,9 +279,7 @@ class _Reader:
             found.append(replace(find, label=label[1]) if label else find)
         for match in _PAIR.finditer(self._text):
             start, end = match.span(2)
-            if not any(
-                find.start <= match.start() < find.end or find.start <= start < end <= find.end for find in found
-            ):
+            if not any(find.kind in _CLOSED and find.start < end and match.start() < find.end for find in found):
                 found.append(Find("labelled", match[2], start, end, label=match[1]))
         return sorted(found, key=lambda find: (find.start, -find.end))
 

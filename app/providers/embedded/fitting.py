@@ -50,6 +50,7 @@ _SUITS: Mapping[Sense, Mapping[Kind, float]] = {
 }
 """How well a kind of text suits what a parameter means; 0 = not at all."""
 
+_DAYS = lexicon("date day birthday")  # of a date with a time these want the date alone
 _FROM = frozenset({"from", "between", "since", "starting", "after"})
 _TO = frozenset({"to", "until", "till", "into", "through", "and", "towards", "before"})
 _NO = frozenset({"no", "not", "without", "don't", "never", "exclude", "disable", "off", "skip", "hide"})
@@ -89,13 +90,13 @@ class Fitting:
     Args:
         schemas: the tool's input schema.
         text: the text in which the values were found.
-        triggers: stems that speak of the tool as a whole; they are no values.
+        spoken: stems that speak of the tool or name its parameters; they are no values.
     """
 
-    def __init__(self, schemas: Schemas, text: str, triggers: Stems) -> None:
+    def __init__(self, schemas: Schemas, text: str, spoken: Stems) -> None:
         self._schemas = schemas
         self._text = text
-        self._triggers = triggers
+        self._spoken = spoken
 
     def fit(self, slot: Slot, find: Find, element: object = NOTHING) -> Fit | None:
         """How a value suits a parameter, or an element of its list; None = not at all."""
@@ -108,7 +109,7 @@ class Fitting:
         if trimmed.start > find.start and find.kind == "phrase" and stem(find.value.split()[0]) in slot.own:
             score += EVIDENT
         for branch in branches:
-            suits, value = self._as(branch, slot.sense, trimmed)
+            suits, value = self._as(branch, slot, trimmed)
             if suits and self._schemas.fits(value, branch):
                 score += suits if isinstance(value, str) else suits + _unit_score(slot, find)
                 return Fit(slot, trimmed, value, score)
@@ -129,7 +130,7 @@ class Fitting:
         if find.kind not in {"opening", "phrase"}:
             return find
         tokens = [*_TOKEN.finditer(find.value)]
-        spoken = self._triggers | slot.own | (GENERIC if find.kind == "opening" else frozenset())
+        spoken = self._spoken | (GENERIC if find.kind == "opening" else frozenset())
         last = len(tokens)
         while find.kind == "phrase" and last and stem(tokens[last - 1].group()) in spoken:
             last -= 1
@@ -143,13 +144,13 @@ class Fitting:
         place = find.start + start
         return replace(find, kind=kind_left, value=find.value[start:end], start=place, end=place + end - start)
 
-    def _as(self, branch: Schema, sense: Sense, find: Find) -> tuple[float, Any]:
+    def _as(self, branch: Schema, slot: Slot, find: Find) -> tuple[float, Any]:
         """Points and the value for one branch of the schema; 0 points = it does not suit."""
         wanted = branch.get("type")
         if "enum" in branch or "const" in branch:
             return _choice(branch, find)
         if wanted == "string" or (wanted is None and find.kind not in {"number", "json"}):
-            return self._string(branch, sense, find)
+            return self._string(branch, slot, find)
         if wanted in {"integer", "number"}:
             return _number(branch, find)
         if wanted == "boolean":
@@ -158,18 +159,18 @@ class Fitting:
             return 6, find.value
         return (2, find.value) if wanted is None and find.kind == "number" else _NO_FIT
 
-    def _string(self, branch: Schema, sense: Sense, find: Find) -> tuple[float, Any]:
+    def _string(self, branch: Schema, slot: Slot, find: Find) -> tuple[float, Any]:
         if find.kind in {"json", "spoken_number"}:
             return _NO_FIT
         written = self._text[find.start : find.end].strip() if find.kind == "number" else str(find.value)
         form = branch.get("format")
         if isinstance(form, str) and form in _FORMATS:
             return _formatted(form, find)
-        if sense == "zone":
+        if slot.sense == "zone":
             return self._zone(written, find)
-        if sense == "date" and find.kind == "datetime":
-            return 4, find.value
-        return _SUITS[sense].get(find.kind, 0), written
+        if slot.sense == "date" and find.kind == "datetime":
+            return (4 if slot.own & _DAYS else 6), find.value
+        return _SUITS[slot.sense].get(find.kind, 0), written
 
     def _zone(self, written: str, find: Find) -> tuple[float, Any]:
         """The zone of a place. After `in` an unknown name is passed on: the tool says best what it does not know."""

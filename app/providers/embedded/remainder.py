@@ -52,16 +52,27 @@ def _after_triggers(text: str, triggers: Stems) -> tuple[int, bool]:
     return end, led
 
 
-def brief(rest: str, triggers: Stems, most: int | None = 4) -> str:
-    """The rest as a name of something: without common words at its ends, empty where it has more than `most` words."""
+def bare(rest: str, triggers: Stems) -> str:
+    """The rest without an article before it and words that speak of the tool after it; empty where it says nothing."""
+    said = rest.split()
+    while said and stem(said[-1]) in triggers:
+        said.pop()
+    while said and plain(said[0]) in {"the", "a", "an", "my"}:
+        said.pop(0)
+    return " ".join(said) if any(not _says_nothing(word, triggers) for word in said) else ""
+
+
+def brief(rest: str, triggers: Stems) -> str:
+    """The rest as the name of something: without common words at its ends, empty where it is too long for that."""
     said = rest.split()
     while said and _says_nothing(said[0], triggers):
         said.pop(0)
     while said and _says_nothing(said[-1], triggers):
         said.pop()
-    return " ".join(said) if most is None or len(said) <= most else ""
+    return " ".join(said) if len(said) <= _BRIEF else ""
 
 
+_BRIEF = 4  # words
 _BETWEEN = re.compile(r"\s*(?:,(?:\s*and\b)?|\band\b|;)\s*", re.IGNORECASE)
 
 

@@ -19,8 +19,9 @@ ANYTHING: Final[Schema] = {}
 IMPOSSIBLE: Final[Schema] = {"enum": []}
 _HOPS = 16
 _HUGE, _TINY = 1e200, 1e-9
-DEEPEST = 24
-"""How deep a value may lie in another; what lies deeper does not fit."""
+_UNIONS = 4  # unions within each other
+_DEPTH = 32  # of a value, and of unions that lead to themselves
+_STEPS = 2000  # of one comparison; a schema that refers to itself in a union would take for ever
 _BRANCHES = 12
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
@@ -86,6 +87,7 @@ class Schemas:
 
     def __init__(self, root: Schema) -> None:
         self.root = root
+        self._steps = 0
 
     def resolve(self, schema: object) -> Schema:
         """A schema with its reference followed and its `allOf` joined in."""
@@ -115,7 +117,7 @@ class Schemas:
         for keyword in ("anyOf", "oneOf"):
             if options := listed(whole.get(keyword)):
                 rest = {key: value for key, value in whole.items() if key != keyword}
-                parts = [self.resolve(option) for option in options] if depth < DEEPEST else []
+                parts = [self.resolve(option) for option in options] if depth < _UNIONS else []
                 found = (one for part in parts for one in self.branches(_united(part, rest), depth + 1))
                 return list(islice(found, _BRANCHES))
         types = listed(whole.get("type"))
@@ -129,9 +131,19 @@ class Schemas:
         types = [whole.get("type"), *listed(whole.get("type"))]
         return "null" in types or any(self.resolve(option).get("type") == "null" for option in options)
 
-    def fits(self, value: object, schema: object, depth: int = 0) -> bool:
+    def fits(self, value: object, schema: object) -> bool:
         """Whether a JSON value is one that the schema allows, as far as this module knows the schema's words."""
-        if depth > DEEPEST or kind(value) == "unknown" or (isinstance(value, float) and not math.isfinite(value)):
+        self._steps = 0
+        return self._fits(value, schema, 0)
+
+    def _fits(self, value: object, schema: object, depth: int) -> bool:
+        self._steps += 1
+        if (
+            self._steps > _STEPS
+            or depth > _DEPTH
+            or kind(value) == "unknown"
+            or (isinstance(value, float) and not math.isfinite(value))
+        ):
             return False
         whole = self.resolve(schema)
         if "const" in whole and not _same(value, whole["const"]):
@@ -140,9 +152,9 @@ class Schemas:
             return False
         for keyword in ("anyOf", "oneOf"):
             options = listed(whole.get(keyword))
-            if options and not any(self.fits(value, option, depth + 1) for option in options):
+            if options and not any(self._fits(value, option, depth + 1) for option in options):
                 return False
-        return _type_fits(value, whole) and self._parts_fit(value, whole, depth)
+        return _type_fits(value, whole) and self._parts_fit(value, whole, depth + 1)
 
     def _parts_fit(self, value: object, whole: Schema, depth: int) -> bool:
         if isinstance(value, str):
@@ -166,7 +178,7 @@ class Schemas:
         first = listed(whole.get("prefixItems"))
         rest = whole.get("items", True)
         return all(
-            self.fits(each, first[place] if place < len(first) else rest, depth + 1) for place, each in enumerate(value)
+            self._fits(each, first[place] if place < len(first) else rest, depth) for place, each in enumerate(value)
         )
 
     def _object_fits(self, value: dict[str, Any], whole: Schema, depth: int) -> bool:
@@ -174,7 +186,7 @@ class Schemas:
         if any(isinstance(name, str) and name not in value for name in listed(whole.get("required"))):
             return False
         others = whole.get("additionalProperties", True)
-        return all(self.fits(each, properties.get(name, others), depth + 1) for name, each in value.items())
+        return all(self._fits(each, properties.get(name, others), depth) for name, each in value.items())
 
 
 def _united(base: Schema, over: Schema) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -12,6 +12,7 @@ from app.providers.embedded.schemas import NOTHING, Schema, Schemas, listed, map
 Sense: TypeAlias = Literal[
     "any", "place", "person", "zone", "date", "time", "email", "url", "path", "sum", "text", "code"
 ]
+Path: TypeAlias = tuple[str | int, ...]
 Role: TypeAlias = Literal["from", "to", ""]
 
 
@@ -31,7 +32,7 @@ class Slot:
         role: whether it is the beginning or the end of something.
     """
 
-    path: tuple[str | int, ...]
+    path: Path
     schema: Schema = field(hash=False)
     branches: tuple[Schema, ...] = field(hash=False)
     needed: bool
@@ -63,7 +64,7 @@ class Slot:
 class Group:
     """An object with parameters of its own; `in_list` = the one element of a list."""
 
-    path: tuple[str | int, ...]
+    path: Path
     needed: bool
     in_list: bool
     members: tuple[Slot | Group, ...]
@@ -78,7 +79,7 @@ class Group:
 
 
 _DEPTH = 4
-_MOST_MEMBERS = 40
+_MOST = 200  # parameters of one tool, at all depths; types that contain themselves have any number
 
 
 def group_of(schemas: Schemas, said: Stems) -> Group:
@@ -88,64 +89,70 @@ def group_of(schemas: Schemas, said: Stems) -> Group:
         schemas: the tool's input schema.
         said: stems of the message, which decide between kinds of objects.
     """
-    return _group(schemas, schemas.resolve(schemas.root), said, (), needed=True, required=True, in_list=False)
+    return _Layout(schemas, said).group(schemas.resolve(schemas.root), (), needed=True, required=True)
 
 
-def _group(
-    schemas: Schemas,
-    schema: Schema,
-    said: Stems,
-    path: tuple[str | int, ...],
-    *,
-    needed: bool,
-    required: bool,
-    in_list: bool,
-) -> Group:
-    must = {name for name in listed(schema.get("required")) if isinstance(name, str)}
-    properties = mapping(schema.get("properties"))
-    names = [*properties, *sorted(must - set(properties))][:_MOST_MEMBERS]
-    members = (
-        _member(schemas, properties.get(name, {}), said, (*path, name), needed=name in must, required=required)
-        for name in names
-    )
-    return Group(path, needed, in_list, tuple(members))
+class _Layout:
+    """Lays the schema of a tool's arguments out as places to fill.
+
+    Args:
+        schemas: the tool's input schema.
+        said: stems of the message.
+    """
+
+    def __init__(self, schemas: Schemas, said: Stems) -> None:
+        self._schemas = schemas
+        self._said = said
+        self._left = _MOST
+
+    def group(self, schema: Schema, path: Path, *, needed: bool, required: bool, in_list: bool = False) -> Group:
+        """An object: all it must have, and of the rest what there is room for."""
+        must = {name for name in listed(schema.get("required")) if isinstance(name, str)}
+        properties = mapping(schema.get("properties"))
+        names = [name for name in [*properties, *sorted(must - set(properties))] if self._has_room(name in must)]
+        members = (self._member(properties.get(name, {}), (*path, name), name in must, required) for name in names)
+        return Group(path, needed, in_list, tuple(members))
+
+    def _has_room(self, needed: bool) -> bool:
+        self._left -= 1
+        return needed or self._left > 0
+
+    def _member(self, schema: object, path: Path, needed: bool, within: bool) -> Slot | Group:
+        whole = self._schemas.resolve(schema)
+        branches = tuple(self._schemas.branches(whole))
+        required = within and needed
+        if len(path) < _DEPTH and branches:
+            if all(map(_is_record, branches)):
+                return self.group(self._chosen(branches), path, needed=needed, required=required)
+            elements = self._schemas.branches(branches[0].get("items", {})) if _is_list(branches[0]) else []
+            if elements and all(map(_is_record, elements)):
+                chosen = self._chosen(elements)
+                return self.group(chosen, (*path, 0), needed=needed, required=required, in_list=True)
+        name = str(next(step for step in reversed(path) if isinstance(step, str)))
+        description = whole.get("description")
+        told = description if isinstance(description, str) else ""
+        own = frozenset(map(stem, name_words(name)))
+        about = stems(words(told))
+        return Slot(path, whole, branches, needed, required, own, about, _sense(own, about, told, branches), _role(own))
+
+    def _chosen(self, branches: Sequence[Schema]) -> Schema:
+        """The branch whose constants the message names most of; of equals the first."""
+
+        def named(branch: Schema) -> int:
+            values = [self._schemas.resolve(each) for each in mapping(branch.get("properties")).values()]
+            constants = [value for each in values for value in (each.get("const"), *listed(each.get("enum")))]
+            spoken = {stem(word) for each in constants if isinstance(each, str) for word in name_words(each)}
+            return len(spoken & self._said)
+
+        return max(branches, key=named)
 
 
-def _member(
-    schemas: Schemas, schema: object, said: Stems, path: tuple[str | int, ...], *, needed: bool, required: bool
-) -> Slot | Group:
-    whole = schemas.resolve(schema)
-    branches = tuple(schemas.branches(whole))
-    if len(path) < _DEPTH and branches:
-        if all(map(_is_record, branches)):
-            chosen = _chosen(schemas, branches, said)
-            return _group(schemas, chosen, said, path, needed=needed, required=required and needed, in_list=False)
-        elements = schemas.branches(branches[0].get("items", {})) if branches[0].get("type") == "array" else []
-        if elements and all(map(_is_record, elements)):
-            chosen = _chosen(schemas, elements, said)
-            within = required and needed
-            return _group(schemas, chosen, said, (*path, 0), needed=needed, required=within, in_list=True)
-    name = str(next(step for step in reversed(path) if isinstance(step, str)))
-    description = whole.get("description")
-    told = description if isinstance(description, str) else ""
-    own = frozenset(map(stem, name_words(name)))
-    sense = _sense(own, stems(words(told)), told, branches)
-    return Slot(path, whole, branches, needed, required and needed, own, stems(words(told)), sense, _role(own))
+def _is_list(branch: Schema) -> bool:
+    return branch.get("type") == "array"
 
 
 def _is_record(branch: Schema) -> bool:
     return branch.get("type") in {"object", None} and bool(mapping(branch.get("properties")))
-
-
-def _chosen(schemas: Schemas, branches: tuple[Schema, ...] | list[Schema], said: Stems) -> Schema:
-    """The branch whose constants the message names most of; of equals the first."""
-
-    def named(branch: Schema) -> int:
-        values = [schemas.resolve(each) for each in mapping(branch.get("properties")).values()]
-        constants = [value for each in values for value in (each.get("const"), *listed(each.get("enum")))]
-        return len({stem(word) for each in constants if isinstance(each, str) for word in name_words(each)} & said)
-
-    return max(branches, key=named)
 
 
 _NAMES: tuple[tuple[Sense, Stems], ...] = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from app.chat import AssistantMessage, Message, ToolCall, ToolDefinition, ToolMessage, ToolResult
@@ -13,9 +14,8 @@ from app.providers.embedded.schemas import kind, listed, number_of
 from app.providers.embedded.slots import Slot
 
 _MOST_TOOLS = 20
-_MOST_ELEMENTS = 10
+_MOST_ELEMENTS = 20
 _LONGEST = 4000  # characters of one result
-_DEEPEST = 3
 _EXACT = 10**15  # up to which 17.0 is told as 17
 _ONE_LINE = 60  # characters up to which a list of plain values stays in the sentence
 
@@ -98,7 +98,7 @@ def _of_result(result: ToolResult, call: ToolCall | None, *, alone: bool) -> str
     if isinstance(value, str) and " " in value.strip():
         return _cut(value) if alone else f"{name} says: {_cut(value)}"
     if isinstance(value, dict | list):
-        return f"{name} says: {_cut(_readable(value, result.content, _written))}"
+        return f"{name} says:{_cut(_readable(value, f' {result.content}', _written))}"
     return f"{name} gives {_cut(value if isinstance(value, str) else _plain(value))}."
 
 
@@ -120,28 +120,35 @@ def _parsed(text: str) -> Any:
         return text
 
 
-def _written(value: Any, depth: int = 0) -> str:
-    """An object or array as text that people read, nested ones in lines of their own."""
-    if isinstance(value, Mapping) and value and depth < _DEEPEST:
-        if all(map(_is_short, value.values())):
-            return _plain(value)
-        return _lines([f"{_words(key)}: {_written(each, depth + 1)}" for key, each in value.items()], depth)
-    if isinstance(value, list) and value and depth < _DEEPEST and not _is_short(value):
-        lines = [_written(each, depth + 1) for each in value[:_MOST_ELEMENTS]]
-        more = [f"and {len(value) - _MOST_ELEMENTS} more"] if len(value) > _MOST_ELEMENTS else []
-        return _lines([*lines, *more], depth)
-    return _plain(value)
+def _written(value: Any) -> str:
+    """An object or array as text that people read: in the sentence where it is short, else as a list below it."""
+    if _is_short(value):
+        return f" {_plain(value)}"
+    if isinstance(value, list):
+        return _lines(map(_plain, value), len(value))
+    return _lines((f"{_words(key)}:{_below(each)}" for key, each in value.items()), len(value))
 
 
-def _lines(lines: list[str], depth: int) -> str:
-    indent = "  " * depth
-    return "".join(f"\n{indent}- {line}" for line in lines)
+def _below(value: Any) -> str:
+    if isinstance(value, list) and not _is_short(value):
+        return _lines(map(_plain, value), len(value), indent="  ")
+    return f" {_plain(value)}"
+
+
+def _lines(lines: Iterable[str], count: int, indent: str = "") -> str:
+    more = [f"and {count - _MOST_ELEMENTS} more"] if count > _MOST_ELEMENTS else []
+    return "".join(f"\n{indent}- {line}" for line in [*islice(lines, _MOST_ELEMENTS), *more])
 
 
 def _is_short(value: Any) -> bool:
+    """Whether it is quickly read in one line: without objects or arrays in it, and no long array."""
     if isinstance(value, list):
-        return not any(isinstance(each, list | dict) for each in value) and len(_plain(value)) <= _ONE_LINE
-    return not isinstance(value, dict)
+        return all(map(_is_scalar, value)) and len(_plain(value)) <= _ONE_LINE
+    return not isinstance(value, dict) or all(_is_scalar(each) or each == [] for each in value.values())
+
+
+def _is_scalar(value: Any) -> bool:
+    return not isinstance(value, list | dict)
 
 
 def _plain(value: Any) -> str:
@@ -149,7 +156,7 @@ def _plain(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{_words(key)}: {_plain(each)}" for key, each in value.items()) or "nothing"
     if isinstance(value, list):
-        return ", ".join(map(_plain, value)) or "nothing"
+        return (", " if all(map(_is_scalar, value)) else "; ").join(map(_plain, value)) or "nothing"
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or value is None:
