@@ -104,7 +104,7 @@ def _value(node: ast.expr, depth: int = 0) -> Number:
         raise ToolFailed(f"The expression is nested more than {_DEEPEST} deep. Split it into several.")
     match node:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
-            return _bounded(value)
+            return _applied(operator.pos, value)
         case ast.Name(id=name) if name in _CONSTANTS:
             return _CONSTANTS[name]
         case ast.UnaryOp(op=sign, operand=operand) if type(sign) in _UNARY:

@@ -14,7 +14,8 @@ Two requests are made of it. Fields not named here are ignored:
     GET {WEATHER_BASE_URL}/forecast?latitude=48.85&longitude=2.35&current=temperature_2m,…&temperature_unit=celsius
     {"current": {"temperature_2m": 17.4, "relative_humidity_2m": 68, "wind_speed_10m": 14.2, "weather_code": 61}}
 
-Without `WEATHER_GEOCODING_URL` both go to `WEATHER_BASE_URL`. The variables are read at every call.
+Without `WEATHER_GEOCODING_URL` both go to `WEATHER_BASE_URL`. `WEATHER_TIMEOUT` is how many seconds the service has for
+each step of an answer, 10 unless set. The variables are read at every call.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from app.tooling import ToolContext, ToolFailed, ToolParam, tool
 
-_TIMEOUT = httpx.Timeout(10, connect=5)
 _TABLE = Path(__file__).with_name("weather_sample.json")
 _CURRENT = "temperature_2m,relative_humidity_2m,wind_speed_10m,weather_code"
 # https://open-meteo.com/en/docs, "WMO Weather interpretation codes": the code of the table below is the first that is
@@ -89,7 +89,7 @@ async def get_weather(
         name = _name_in_table(city)
         context.progress(f"Reading the weather of {name}", current=1, total=2)
         return _from_table(name, unit)
-    async with httpx.AsyncClient(timeout=_TIMEOUT, verify=_certificates()) as client:
+    async with httpx.AsyncClient(timeout=_timeout(), verify=_certificates()) as client:
         place = await _place(client, _setting("WEATHER_GEOCODING_URL") or base_url, city)
         context.progress(f"Asking for the weather in {place.name}", current=1, total=2)
         return await _weather(client, base_url, place, unit)
@@ -97,6 +97,17 @@ async def get_weather(
 
 def _setting(name: str) -> str:
     return os.environ.get(name, "").strip().rstrip("/")
+
+
+def _timeout() -> float:
+    """Seconds in which the service must connect, and send each part of an answer."""
+    try:
+        seconds = float(_setting("WEATHER_TIMEOUT") or 10)
+    except ValueError:
+        seconds = 0
+    if not seconds > 0:  # NaN too
+        raise ToolFailed("The tool is set up wrongly: WEATHER_TIMEOUT must be a number of seconds above 0.")
+    return seconds
 
 
 @cache

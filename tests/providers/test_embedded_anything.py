@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.chat import (
@@ -84,17 +84,18 @@ SCHEMAS = st.recursive(
     ),
     max_leaves=8,
 )
-TOOLS = st.builds(
+ANY_TOOL = st.builds(
     lambda name, description, schema: OfferedTool(ToolDefinition(name, description, schema)),
     st.sampled_from(["find_user", "get_weather", "count", "echo", "x", "listItems"]),
     st.sampled_from(["", "Find a user by name.", "Weather in a city.\nMore about it.", "Counts items."]),
     _objects(SCHEMAS),
 )
+TOOLS = st.lists(ANY_TOOL, max_size=3, unique_by=lambda tool: tool.definition.name)
 CHOICES = st.sampled_from([None, "auto", "required", "find_user", "echo", "no_such_tool"])
 
 
 def _check(response: ChatResponse, tools: list[Tool]) -> None:
-    definitions = {tool.definition.name: tool.definition for tool in reversed(tools)}
+    definitions = {tool.definition.name: tool.definition for tool in tools}
     assert response.content or response.tool_calls
     ids = [call.id for call in response.tool_calls]
     assert len(set(ids)) == len(ids)
@@ -119,7 +120,8 @@ def _fits(value: Any, schema: Any, root: Any) -> bool:
     return isinstance(value, kinds.get(schema.get("type", ""), object))
 
 
-@given(message=MESSAGES, tools=st.lists(TOOLS, max_size=3), tool_choice=CHOICES)
+@settings(max_examples=60)
+@given(message=MESSAGES, tools=TOOLS, tool_choice=CHOICES)
 async def test_whatever_is_asked_of_whatever_tools_calls_are_whole_or_not_made(
     message: str, tools: list[Tool], tool_choice: str | None
 ) -> None:
@@ -129,6 +131,7 @@ async def test_whatever_is_asked_of_whatever_tools_calls_are_whole_or_not_made(
     assert await answer(DemoModel(), prompt, stream=True) == response
 
 
+@settings(max_examples=60)
 @given(message=MESSAGES, schema=_objects(JSON), tool_choice=CHOICES)
 async def test_a_schema_that_is_no_schema_breaks_nothing(message: str, schema: Any, tool_choice: str | None) -> None:
     broken = {**schema, "properties": [schema], "required": "name", "anyOf": schema, "allOf": [schema, 3, None]}
@@ -138,6 +141,7 @@ async def test_a_schema_that_is_no_schema_breaks_nothing(message: str, schema: A
         assert response.content or response.tool_calls
 
 
+@settings(max_examples=60)
 @given(message=MESSAGES, schema=SCHEMAS, result=st.text(max_size=20) | JSON.map(json.dumps))
 async def test_whatever_format_is_wanted_the_answer_is_json(message: str, schema: Any, result: str) -> None:
     results = ToolMessage((ToolResult("call_1", "find_user", result),))
@@ -166,7 +170,8 @@ HISTORIES = st.lists(
 ).map(tuple)
 
 
-@given(history=HISTORIES, tools=st.lists(TOOLS, max_size=2))
+@settings(max_examples=60)
+@given(history=HISTORIES, tools=TOOLS)
 @example(history=(), tools=[])
 async def test_whatever_was_said_before_there_is_an_answer(history: tuple[Message, ...], tools: list[Tool]) -> None:
     response = await DemoModel().call(talk(*history, tools=tuple(tools)))
