@@ -46,13 +46,13 @@ hundred: $(VENV)/development ## the unit suite a hundred times: a test that fail
 	for turn in $$(seq 100); do echo "turn $$turn" && $(BIN)/python -m pytest -q || exit 1; done
 
 real-model: $(VENV)/real-model ## drive a real llama.cpp server (downloads 130 MB once)
-	$(BIN)/python -m pytest -m real_model -rs
+	$(BIN)/python -m pytest -m real_model -rs tests/real_model
 
 peers: $(VENV)/peers ## read our stream with clients that others wrote (needs node and curl)
-	$(BIN)/python -m pytest -m peers -rs
+	$(BIN)/python -m pytest -m peers -rs tests/peers
 
 schemathesis: $(VENV)/schemathesis/ready ## look for answers that the OpenAPI document does not promise
-	$(BIN)/python -m pytest -m schemathesis -rs
+	$(BIN)/python -m pytest -m schemathesis -rs tests/openapi
 
 lock: $(VENV)/development ## write the lock files anew from pyproject.toml
 	$(PIP) install uv
