@@ -1,5 +1,6 @@
 """A run is its journal of events: driven once, read by whoever comes."""
 
+from app.runs.containment import Escaped, contained
 from app.runs.errors import ConversationBusy, GatewayFull, RunRefused, ShuttingDown
 from app.runs.journal import (
     Entry,
@@ -18,6 +19,7 @@ from app.runs.run import Run
 __all__ = [
     "ConversationBusy",
     "Entry",
+    "Escaped",
     "GatewayFull",
     "InMemoryJournal",
     "Journal",
@@ -31,4 +33,5 @@ __all__ = [
     "RunStarted",
     "Runs",
     "ShuttingDown",
+    "contained",
 ]

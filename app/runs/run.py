@@ -17,6 +17,7 @@ from app.chat import (
     RoundStarted,
 )
 from app.chat.events import Delta
+from app.runs.containment import contained
 from app.runs.fold import Fold
 from app.runs.journal import (
     InMemoryJournal,
@@ -107,8 +108,9 @@ class Run:
         self._is_driving = True
         try:
             await self._write(RunStarted())
-            async with aclosing(events):
-                end = await self._follow(events) if not self._cancelled else self._broken_off()
+            with contained():
+                async with aclosing(events):
+                    end = await self._follow(events) if not self._cancelled else self._broken_off()
         except asyncio.CancelledError:
             if not self._cancelled:
                 raise

@@ -41,6 +41,7 @@ from app.providers.scripted import Cut, Reply, ScriptedModel, tool_calls
 from app.runs import (
     ConversationBusy,
     Entry,
+    Escaped,
     GatewayFull,
     Run,
     RunCancelled,
@@ -54,6 +55,7 @@ from app.runs import (
 from app.runs.fold import Fold
 from app.tooling import tool
 from tests.support.asking import both_modes
+from tests.support.tools import failing
 
 
 @tool
@@ -159,6 +161,29 @@ async def test_a_chain_that_ends_without_an_answer_is_a_failure(*, stream: bool)
 
     with pytest.raises(RuntimeError, match="without Completed"):
         await run.result()
+
+
+class Abrupt(BaseException):
+    """No `Exception`, and nothing that asyncio knows."""
+
+
+@pytest.mark.fault("L07")
+@pytest.mark.parametrize("kind", [asyncio.CancelledError, SystemExit, Abrupt])
+@both_modes
+async def test_a_tool_that_raises_an_order_to_end_more_ends_its_own_run_only(
+    kind: type[BaseException], *, stream: bool
+) -> None:
+    model = ScriptedModel(tool_calls(("leave", {})), "Hi")
+    runs = Runs(ChatClient(model, tools=[failing("leave", kind())]))
+    broken = runs.start(request(stream=stream, conversation_id="c"))
+
+    last = (await events(broken))[-1]
+
+    assert isinstance(last, RunFailed)
+    assert isinstance(last.error, Escaped)
+    assert isinstance(last.error.__cause__, kind)
+    await asyncio.wait([broken.task])
+    assert (await runs.start(request(conversation_id="c")).result()).content == "Hi"
 
 
 async def test_a_failure_is_logged_once_with_its_run_and_a_fault_of_ours_with_its_place(

@@ -192,3 +192,16 @@ async def test_calls_run_side_by_side() -> None:
         document = await running
 
     assert [message["content"] for message in document["messages"][1:]] == ["1", "2"]
+
+
+@pytest.mark.fault("L07")
+@pytest.mark.parametrize("kind", [asyncio.CancelledError, SystemExit])
+async def test_a_tool_that_raises_an_order_to_end_more_is_a_fault_and_no_caller_who_left(
+    kind: type[BaseException],
+) -> None:
+    async with gateway(ScriptedModel(), [failing("leave", kind()), echo()]) as client:
+        response = await client.post("/tool-calls", json={"messages": [USER, asking(("a", "leave", "{}"))]})
+        document = await run(client, USER, asking(("a", "echo", "{}")))
+
+    assert (response.status_code, response.json()["type"]) == (500, "urn:advisor-gateway:internal")
+    assert document["messages"][-1]["content"] == "{}"
