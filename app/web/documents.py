@@ -146,6 +146,9 @@ class ReadyDocument(Document):
     note: Annotated[str, Field(description="Demo only: how to configure a model.")] = ""
 
 
+RoundSoFar: TypeAlias = Annotated[int, Field(description="Absent where no round had begun.")]
+
+
 class _Event(Document):
     run_id: str
 
@@ -167,9 +170,10 @@ class RoundStartedData(_RoundEvent):
     """Data of `round.started`: a model call begins."""
 
 
-class TextData(_RoundEvent):
+class TextData(_Event):
     """Data of `text.delta` and `reasoning.delta`."""
 
+    round: RoundSoFar = 0
     text: str
 
 
@@ -223,14 +227,14 @@ class RunAnswerData(AnswerDocument):
     """Data of `run.completed` and `run.cancelled`: the answer."""
 
     run_id: str
-    round: Annotated[int, Field(description="Absent where no round had begun.")] = 0
+    round: RoundSoFar = 0
 
 
 class RunFailedData(ProblemDocument):
     """Data of `run.failed`: the problem document."""
 
     run_id: str
-    round: Annotated[int, Field(description="Absent where no round had begun.")] = 0
+    round: RoundSoFar = 0
 
 
 EventData: TypeAlias = type[_Event] | type[RunAnswerData] | type[RunFailedData]

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from typing import Any
 
 import anyio
 from sse_starlette import EventSourceResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from app.runs import Run
+from app.runs import Entry, Run, RunFailed
 from app.web.encoding import encode
-from app.web.errors import problem_of
 from app.web.events import Answer, Projection
 
 logger = logging.getLogger(__name__)
@@ -37,28 +37,25 @@ _FAREWELL = 5.0
 """Seconds a stream has to send its last event after the gateway's runs were ended."""
 
 
-def frame(seq: int, name: str, data: bytes) -> bytes:
-    """One event. `data` is JSON on one line."""
-    return b"id: %d\nevent: %b\ndata: %b\n\n" % (seq, name.encode(), data)
+def frame(seq: int, name: str, data: Mapping[str, Any]) -> bytes:
+    """One event."""
+    return b"id: %d\nevent: %b\ndata: %b\n\n" % (seq, name.encode(), encode(data))
 
 
 async def frames(run: Run, answer: Answer) -> AsyncGenerator[bytes, None]:
     """The run's events from its first to its last, all that are ready in one piece."""
     project = Projection(run.id, answer)
-    sent = 0
     async with aclosing(run.journal.follow()) as batches:
         async for batch in batches:
             pieces: list[bytes] = []
             try:
                 for entry in batch:
-                    name, data = project(entry)
-                    pieces.append(frame(entry.seq, name, encode(data)))
+                    pieces.append(frame(entry.seq, *project(entry)))  # noqa: PERF401 - those before a bad one count
             except Exception as error:
                 logger.exception("an event of %s cannot be sent", run.id)
-                data = problem_of(error).document() | {"run_id": run.id}
-                yield b"".join([*pieces, frame(sent + len(pieces) + 1, "run.failed", encode(data))])
+                unsent = batch[len(pieces)].seq
+                yield b"".join([*pieces, frame(unsent, *project(Entry(unsent, None, RunFailed(error))))])
                 return
-            sent += len(pieces)
             yield b"".join(pieces)
 
 

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator
 
+from app.advisors import SafeguardAdvisor
 from app.chat import ModelRateLimited
 from app.main import create_app
 from app.providers.scripted import ScriptedModel, tool_calls
@@ -157,7 +158,11 @@ async def test_every_event_fits_its_schema(page: dict[str, Any]) -> None:
     model = ScriptedModel(tool_calls(("echo", {"n": 1}), ("nobody", {})), "Done.", tool_calls(("fail", {})))
     async with gateway(model, [echo()]) as client:
         replies = [await ask(client, stream=True), await ask(client, stream=True, tools=[])]
+    async with gateway(ScriptedModel(), advisors=[SafeguardAdvisor(["hello"])]) as client:
+        replies.append(await ask(client, stream=True))
 
+    assert [reply.names[-1] for reply in replies] == ["run.completed", "run.failed", "run.completed"]
+    assert replies[-1].names == ["run.started", "text.delta", "run.completed"], "an answer without a round"
     for reply in replies:
         for event in reply.events:
             validator(page, data[event.name]).validate(event.data)

@@ -87,7 +87,7 @@ async def test_an_event_that_cannot_be_made_ends_the_stream_with_a_problem(caplo
     assert [event.id for event in wire.events] == [1, 2, 3, 4, 5]
     last = wire.events[-1]
     assert (last.name, last.data["type"]) == ("run.failed", "urn:advisor-gateway:internal")
-    assert last.data["run_id"] == run.id
+    assert (last.data["run_id"], last.data["round"]) == (run.id, 1)
     assert "secret" not in wire.text
     assert [bool(record.exc_info) for record in caplog.records if record.levelno >= logging.ERROR] == [True]
     assert wire.sent[-1]["more_body"] is False
