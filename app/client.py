@@ -79,7 +79,7 @@ class ChatClient:
         self._tool_calling_advisor = tool_calling_advisor
         looping = with_tool_loop(self._advisors, tool_calling_advisor or _default_tool_advisor)
         self._with_loop = chain(looping, model)
-        self._without_loop = chain(without_tool_loop(self._advisors), model)
+        self._without_loop = chain(without_tool_loop(looping), model)
 
     @property
     def model(self) -> ChatModel:

@@ -41,5 +41,10 @@ def with_tool_loop(advisors: Iterable[Advisor], factory: Callable[[], ToolAdviso
 
 
 def without_tool_loop(advisors: Iterable[Advisor]) -> tuple[Advisor, ...]:
-    """The advisors without an owner of the tool loop: calls reach the caller unexecuted."""
+    """A chain's advisors without the owner of its tool loop: calls reach the caller unexecuted.
+
+    Args:
+        advisors: as `with_tool_loop` gave them. A memory inside of the loop is the same memory then, whoever runs
+            the calls.
+    """
     return tuple(advisor for advisor in advisors if not isinstance(advisor, ToolAdvisor))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
 from app.advisors import MemoryAdvisor, ToolAdvisor, ToolCallingAdvisor
-from app.advisors.registration import with_tool_loop, without_tool_loop
+from app.advisors.registration import with_tool_loop
 from app.chat import (
     Advisor,
     AssistantMessage,
@@ -24,10 +25,12 @@ from app.chat import (
     ToolResult,
     UserMessage,
 )
+from app.client import ChatClient
 from app.memory import InMemoryChatMemory
 from app.memory.pairing import paired
 from app.providers.scripted import Reply, ReplyTo, ScriptedModel, tool_calls
 from app.tooling import ToolCallingManager, ToolCallLimits
+from tests.support.asking import ask
 from tests.support.chains import Asked, both_modes, run
 from tests.support.tools import Held, failing, giving
 
@@ -221,13 +224,23 @@ async def test_instructions_that_an_advisor_within_the_loop_changes_reach_the_mo
 
 
 @both_modes
-async def test_with_the_loop_left_out_it_remembers_questions_and_answers(*, stream: bool) -> None:
-    memory, model = InMemoryChatMemory(), ScriptedModel(LOOK, DEEP)
-    advisors = without_tool_loop([MemoryAdvisor(memory, order=400)])
-    await run(advisors, model, [DEPTH], stream=stream, conversation_id="trip", tools=(SOUND,))
+async def test_it_remembers_the_same_where_the_caller_drives_the_loop(*, stream: bool) -> None:
+    memory, model = InMemoryChatMemory(), ScriptedModel(LOOK, DEEP, HI)
+    client = ChatClient(model, advisors=[MemoryAdvisor(memory, order=400)], tools=[SOUND])
+    driven = partial(ask, client, stream=stream, tool_calling=False, conversation_id="trip")
+
+    assert (await driven([DEPTH])).response.tool_calls == LOOK.tool_calls
     assert await memory.get("trip") == ()
-    await run(advisors, model, [DEPTH, LOOK, FOUND], stream=stream, conversation_id="trip", tools=(SOUND,))
-    assert await memory.get("trip") == (DEPTH, DEEP)
+    await driven([DEPTH, LOOK, FOUND])
+    assert await memory.get("trip") == (DEPTH, LOOK, FOUND, DEEP)
+    await driven([DEPTH, LOOK, FOUND, DEEP, HELLO])
+
+    assert [prompt.messages for prompt in model.prompts] == [
+        (DEPTH,),
+        (DEPTH, LOOK, FOUND),
+        (DEPTH, LOOK, FOUND, DEEP, HELLO),
+    ]
+    assert await memory.get("trip") == (DEPTH, LOOK, FOUND, DEEP, HELLO, HI)
 
 
 @pytest.mark.fault("M02")
