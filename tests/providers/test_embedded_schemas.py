@@ -225,6 +225,35 @@ labelled = offered(
             offered("\N{CJK UNIFIED IDEOGRAPH-5929}", "", {"city": text()}),
             [{"city": "\N{CJK UNIFIED IDEOGRAPH-6771}"}],
         ),
+        (
+            "Add milk and eggs to my shopping list. Thanks, bye",
+            offered("add_to_shopping_list", "", {"items": several(text())}),
+            [{"items": ["milk", "eggs"]}],
+        ),
+        (
+            "Play Bohemian Rhapsody by Queen",
+            offered("play_song", "Play a song.", {"title": text(), "artist": text()}),
+            [{"title": "Bohemian Rhapsody", "artist": "Queen"}],
+        ),
+        (
+            "What's the weather in San Francisco, CA?",
+            offered("get_weather", "", {"location": text("City and state, e.g. San Francisco, CA")}),
+            [{"location": "San Francisco"}],
+        ),
+        (
+            "Say 'hi' three times",
+            offered("say", "", {"text": text(), "times": whole(default=1)}, required=["text"]),
+            [{"text": "hi", "times": 3}],
+        ),
+        ("Use the tool echo with text hello there", offered("echo", "", {"text": text()}), [{"text": "hello there"}]),
+        (
+            "Schedule a meeting with Bob tomorrow at 3pm",
+            offered("schedule_meeting", "", {"attendee": text(), "day": text(), "time": text()}),
+            [{"attendee": "Bob", "day": "tomorrow", "time": "15:00"}],
+        ),
+        ("Tell me about order 12345", offered("get_order", "", {"order_id": text()}), [{"order_id": "12345"}]),
+        ("greet the world", offered("greet", "", {"name": text()}), [{"name": "world"}]),
+        ("Turn it on", offered("switch", "Turn it on or off.", {"state": text(enum=["on", "off"])}), [{"state": "on"}]),
         ("open the door", offered("open_door", "", {"which": text(enum=["front"])}), [{"which": "front"}]),
         ("book a trip to Rome, name: Ann", book_trip, [{"city": "Rome"}]),
         (

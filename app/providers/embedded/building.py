@@ -96,5 +96,5 @@ def listed_further(text: str, fits: Sequence[Fit], accepted: Sequence[Fit]) -> l
 def _is_qualified(text: str, chosen: Fit, further: list[Fit]) -> bool:
     """Whether the second of two names says where the first is, as in `Paris, Texas`."""
     gap = text[chosen.find.end : further[0].find.start].strip()
-    is_name = further[0].find.kind == "name" and zone_of(str(further[0].find.value)) is None
+    is_name = further[0].find.kind in {"name", "code"} and zone_of(str(further[0].find.value)) is None
     return len(further) == 1 and gap == "," and is_name and chosen.slot.sense in {"place", "zone"}

@@ -27,7 +27,7 @@ _ALONE = 1.5
 
 _FIRST = re.compile(r"(?<=[.!?])\s|\n")
 _SEPARATOR = re.compile(
-    r"(?<=[.?!;])\s+|\n+|,\s+|\s*,?\s+(?:and|then|also|as\s+well\s+as|plus(?!\s+\d))\s+", re.IGNORECASE
+    r"(?P<end>(?<=[.?!;])\s+|\n+)|,\s+|\s*,?\s+(?:and|then|also|as\s+well\s+as|plus(?!\s+\d))\s+", re.IGNORECASE
 )
 
 
@@ -118,8 +118,8 @@ _STOPPED = frozenset(map(stem, STOP))
 
 
 def first_sentence(description: str) -> str:
-    """The first sentence of a description, in one line."""
-    return " ".join(_split(description)[0].split())
+    """The first sentence of a description."""
+    return _split(description)[0]
 
 
 def _split(description: str) -> tuple[str, str]:
@@ -189,28 +189,43 @@ def is_complete(clause: Clause, *, rest: bool = False) -> bool:
 
 
 def clauses(candidates: Sequence[Candidate], message: str) -> list[Clause]:
-    """The parts of a message that ask for tools, in order. A part that asks for none belongs to the one before it."""
+    """The parts of a message that ask for tools, in order.
+
+    A part that asks for none belongs to the one before it, and at the beginning of a sentence to the one after it.
+    """
     parts: list[tuple[Candidate, int, int]] = []
-    for start, end in _sentences(message):
-        candidate = best(candidates, message[start:end])
-        if candidate is not None:
-            parts.append((candidate, start, end))
-        elif parts:
-            parts[-1] = (parts[-1][0], parts[-1][1], end)
+    for sentence in _sentences(message):
+        before = len(parts)
+        begun: int | None = None
+        for start, end in sentence:
+            if candidate := best(candidates, message[start:end]):
+                parts.append((candidate, start if begun is None else begun, end))
+                begun = None
+            elif len(parts) > before:
+                parts[-1] = (*parts[-1][:2], end)
+            elif begun is None:
+                begun = start
+        if parts and len(parts) == before:
+            parts[-1] = (*parts[-1][:2], sentence[-1][1])
     if not parts and (whole := best(candidates, message)):
         parts.append((whole, 0, len(message)))
     return [Clause(candidate, message[start:end].strip()) for candidate, start, end in parts]
 
 
-def _sentences(message: str) -> list[tuple[int, int]]:
-    """Where the smallest parts begin and end that may ask for something of their own; quotes and JSON stay whole."""
+def _sentences(message: str) -> list[list[tuple[int, int]]]:
+    """The sentences of a message, each as the places of its smallest parts; quotes, JSON and the like stay whole."""
     closed = [
         (find.start, find.end) for find in finds(message) if find.kind in {"quoted", "json", "expression", "date"}
     ]
-    parts: list[tuple[int, int]] = []
+    sentences: list[list[tuple[int, int]]] = [[]]
     start = 0
     for separator in _SEPARATOR.finditer(message):
-        if not any(first < separator.end() and separator.start() < last for first, last in closed):
-            parts.append((start, separator.start()))
-            start = separator.end()
-    return [(first, last) for first, last in [*parts, (start, len(message))] if message[first:last].strip()]
+        if any(first < separator.end() and separator.start() < last for first, last in closed):
+            continue
+        sentences[-1].append((start, separator.start()))
+        start = separator.end()
+        if separator["end"] is not None:
+            sentences.append([])
+    sentences[-1].append((start, len(message)))
+    said = ([part for part in sentence if message[part[0] : part[1]].strip()] for sentence in sentences)
+    return [sentence for sentence in said if sentence]

@@ -11,7 +11,7 @@ from app.providers.embedded.building import Values, build, given, listed_further
 from app.providers.embedded.examples import made_up
 from app.providers.embedded.finds import Find, finds
 from app.providers.embedded.fitting import EVIDENT, Fit, Fitting, choices, label_of, truths
-from app.providers.embedded.language import Stems, stems, words
+from app.providers.embedded.language import Stems, stem, stems, words
 from app.providers.embedded.remainder import bare, brief, parts, remainder
 from app.providers.embedded.schemas import NOTHING, Schemas, listed, mapping
 from app.providers.embedded.slots import Group, Path, Slot, group_of
@@ -209,6 +209,9 @@ class _Filling:
         if slot is None:
             return
         rest, led = remainder(self._text, self._taken, self._triggers)
+        first, _, others = rest.partition(" ")
+        if others and stem(first) in slot.own:
+            rest = others  # `with text hello`: the parameter's own name
         if slot.items is not NOTHING:
             self.accept(slot, (parts(rest, self._triggers) if led else []) or NOTHING)
             return

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NoReturn, TypeAlias
 
-from app.providers.embedded.arithmetic import expressions
+from app.providers.embedded.arithmetic import Expression, expressions
 from app.providers.embedded.dates import Moment, moments
 from app.providers.embedded.language import STOP, plain
 
@@ -93,7 +93,6 @@ _NUMBER = re.compile(
 _UNIT = re.compile(
     r"(?!st\b|nd\b|rd\b|th\b)(?:\s|-)?(?:more\s)?(%|\N{DEGREE SIGN}?[^\W\d_]+|\N{DEGREE SIGN})(?!\w|\s?=|:)"
 )
-_NO_UNITS = STOP | {"plus", "minus", "times", "multiplied", "divided", "mod", "modulo", "x", "squared", "cubed"}
 _SPOKEN = {
     name: number
     for number, name in enumerate(
@@ -154,6 +153,7 @@ class _Reader:
         self._text = text
         self.rest = text
         self._found: list[Find] = []
+        self._sums: list[Expression] = []
 
     def take(self, kind: Kind, value: Any, start: int, end: int, *, unit: str = "") -> None:
         """Keep a value and hide its place from those that read later."""
@@ -184,7 +184,8 @@ class _Reader:
 
     def read_numbers(self) -> None:
         """Arithmetic, the numbers in it, and all others; and words made of digits and letters."""
-        for one in expressions(self.rest):
+        self._sums = expressions(self.rest)
+        for one in self._sums:
             self._found.append(Find("expression", one.text, one.start, one.end, operation=one.operation or ""))
         codes = [
             Find("code", match.group(), *match.span())
@@ -203,7 +204,8 @@ class _Reader:
 
     def _take_number(self, kind: Kind, value: float, match: re.Match[str], end: int) -> None:
         unit = _UNIT.match(self.rest, end)
-        word = unit[1] if unit and plain(unit[1]) not in _NO_UNITS else ""
+        counts = unit and plain(unit[1]) not in STOP and not any(one.end > end for one in self._sums if one.start < end)
+        word = unit[1] if unit and counts else ""
         if unit and word:
             self._found.append(Find("unit", word, *unit.span(1)))
             if not word.isalpha():

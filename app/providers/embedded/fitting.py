@@ -53,6 +53,8 @@ _SUITS: Mapping[Sense, Mapping[Kind, float]] = {
 _DAYS = lexicon("date day birthday")  # of a date with a time these want the date alone
 _FROM = frozenset({"from", "between", "since", "starting", "after"})
 _TO = frozenset({"to", "until", "till", "into", "through", "and", "towards", "before"})
+_PLACED = frozenset({"in", "at", "near", "of", "for", "to", "from"})
+_MAKERS = lexicon("artist author band by composer creator director singer writer")
 _NO = frozenset({"no", "not", "without", "don't", "never", "exclude", "disable", "off", "skip", "hide"})
 _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _HOLLOW = lexicon("include is has have use enable with show only add get should allow")
@@ -230,8 +232,12 @@ def _choice(branch: Schema, find: Find) -> tuple[float, Any]:
 
 
 def _role_score(slot: Slot, before: list[str]) -> float:
-    if not slot.role or not before:
+    """Points for the preposition before a value, if it suits what the parameter means."""
+    if not before:
         return 0
+    if not slot.role:
+        at_place = slot.sense == "place" and before[-1] in _PLACED
+        return 1 if at_place or (before[-1] == "by" and slot.own & _MAKERS) else 0
     if before[-1] in _FROM:
         return 2 if slot.role == "from" else -2
     if before[-1] in _TO:

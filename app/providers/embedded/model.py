@@ -23,6 +23,7 @@ from app.chat import (
     UserMessage,
     current_turn,
 )
+from app.providers.embedded.dates import zone_of
 from app.providers.embedded.planning import Plan, Planned, plan
 from app.providers.embedded.structured import as_json, wanted_schema
 from app.providers.embedded.telling import of_itself, of_lacking, of_results
@@ -51,6 +52,7 @@ class DemoModel:
     def __init__(self, *, default_options: ChatOptions | None = None, pace: float = 0.0) -> None:
         self.default_options = default_options or ChatOptions()
         self._pace = pace
+        zone_of("UTC")  # reads the list of time zones from disk now, and not while a request waits
 
     async def call(self, prompt: Prompt) -> ChatResponse:
         """The answer, whole."""

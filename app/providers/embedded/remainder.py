@@ -13,7 +13,7 @@ _LEADS = re.compile(
     r"^[\s,:;.!?-]*(?:(?:me|us)\s+)?(?:(?:for|about|that|of|on|to|in|by|with|from|regarding|saying)\s+)?", re.IGNORECASE
 )
 _ENDS = re.compile(r"(?:[\s,:;.!?]|\b(?:please|thanks|thank you)\b|\b(?:and|to|in|into|for|with|from|at|as)$)+$", re.I)
-_PREPOSITION = re.compile(r"\s*\b(?:to|in|into|for|with|from|at|as|on|and)\s+$", re.IGNORECASE)
+_PREPOSITION = re.compile(r"\s*\b(?:to|in|into|for|with|from|at|as|on|and|by)\s+$", re.IGNORECASE)
 
 
 def remainder(text: str, taken: Iterable[Find], triggers: Stems) -> tuple[str, bool]:

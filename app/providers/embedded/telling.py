@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
+from textwrap import shorten
 from typing import Any
 
 from app.chat import AssistantMessage, Message, ToolCall, ToolDefinition, ToolMessage, ToolResult
@@ -15,6 +16,7 @@ from app.providers.embedded.slots import Slot
 
 _MOST_TOOLS = 20
 _MOST_ELEMENTS = 20
+_LONGEST_SUMMARY = 160  # characters said of a tool
 _LONGEST = 4000  # characters of one result
 _EXACT = 10**15  # up to which 17.0 is told as 17
 _ONE_LINE = 60  # characters up to which a list of plain values stays in the sentence
@@ -59,10 +61,14 @@ def _of_tools(tools: Sequence[ToolDefinition], *, forbidden: bool) -> str:
         return "This request offers me no tools."
     if forbidden:
         return "This request forbids me to call tools (`tool_choice` is `none`)."
-    lines = [f"- `{tool.name}`: {first_sentence(tool.description)}".removesuffix(": ") for tool in tools[:_MOST_TOOLS]]
+    lines = [f"- `{tool.name}`: {_shortened(tool.description)}".removesuffix(": ") for tool in tools[:_MOST_TOOLS]]
     if len(tools) > _MOST_TOOLS:
         lines.append(f"- and {len(tools) - _MOST_TOOLS} more")
     return "\n".join(["None of my tools fits this message. I can call:", *lines])
+
+
+def _shortened(description: str) -> str:
+    return shorten(first_sentence(description), _LONGEST_SUMMARY, placeholder=" \N{HORIZONTAL ELLIPSIS}")
 
 
 def _of_lacking(lacking: Lacking) -> str:
