@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 import httpx
@@ -90,7 +91,7 @@ def test_the_stream_has_the_promised_form_and_order(by_curl: list[Event], conver
     names = [event.name for event in by_curl]
 
     assert [event.id for event in by_curl] == [str(number) for number in range(1, len(names) + 1)]
-    assert [name for place, name in enumerate(names) if names[place - 1] != name] == CONVERSATIONS[conversation]
+    assert [name for name, _ in groupby(names)] == CONVERSATIONS[conversation]
 
 
 def test_odd_text_arrives_as_it_was(by_curl: list[Event], conversation: str) -> None:
