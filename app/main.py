@@ -62,8 +62,9 @@ def create_app(
     )
     names = [tool.definition.name for tool in given if isinstance(tool, Tool)]  # providers are not asked for a log line
     manager = _manager(settings.tool_calling)
+    loop_of = tool_calling_advisor or partial(ToolCallingAdvisor, manager)
     own: tuple[Advisor, ...] = (*load_advisors(settings.advisors), *advisors)
-    habits: tuple[Advisor, ...] = (TraceAdvisor(), *_memory(settings.memory, memory, own), *own)
+    habits: tuple[Advisor, ...] = (TraceAdvisor(), *_memory(settings.memory, memory, own, loop_of), *own)
 
     def model_of() -> ChatModel:
         return _model(settings.model) if model is None else model
@@ -76,7 +77,7 @@ def create_app(
             options=ChatOptions(tool_context=settings.tools.context),
             system=settings.model.system,
             tool_calling=settings.tool_calling.auto_register,
-            tool_calling_advisor=tool_calling_advisor or partial(ToolCallingAdvisor, manager),
+            tool_calling_advisor=loop_of,
         )
 
     client_of(model_of())  # what cannot work stops the start, not the first request
@@ -109,14 +110,22 @@ def create_app(
 
 
 def _memory(
-    settings: MemorySettings, memory: ChatMemory | None, advisors: Sequence[Advisor]
+    settings: MemorySettings,
+    memory: ChatMemory | None,
+    advisors: Sequence[Advisor],
+    loop_of: Callable[[], ToolAdvisor],
 ) -> tuple[MemoryAdvisor, ...]:
     if any(isinstance(advisor, MemoryAdvisor) for advisor in advisors):
         return ()
     if memory is None and settings.enabled:
         warn_of_lone_memory(os.environ, sys.argv)
         memory = InMemoryChatMemory(settings.max_messages, settings.max_conversations)
-    return () if memory is None else (MemoryAdvisor(memory),)
+    if memory is None:
+        return ()
+    if not settings.inside_loop:
+        return (MemoryAdvisor(memory),)
+    loop = next((advisor for advisor in advisors if isinstance(advisor, ToolAdvisor)), None) or loop_of()
+    return (MemoryAdvisor(memory, loop.order + 1),)
 
 
 def _model(settings: ModelSettings) -> ChatModel:

@@ -159,6 +159,7 @@ class MemorySettings(_Section):
     """What is remembered of a conversation, in this process."""
 
     enabled: bool = True
+    inside_loop: bool = False
     max_messages: Count = 200
     max_conversations: Count = 10_000
 

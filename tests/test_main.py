@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from functools import partial
+from typing import Any
 
 import pytest
 
 from app.advisors import MemoryAdvisor, ToolCallingAdvisor
 from app.chat import (
     Advisor,
+    AssistantMessage,
     BaseAdvisor,
     ChatRequest,
     ConfigurationError,
     Message,
     ToolContext,
+    ToolMessage,
     UserMessage,
 )
 from app.main import create_app
@@ -190,6 +194,36 @@ async def test_memory_can_be_switched_off_or_replaced(*, stream: bool) -> None:
     assert texts(await memory.get("c")) == ["One.", "Two."]
 
 
+KINDS_OF_A_TURN = [UserMessage, AssistantMessage, ToolMessage, AssistantMessage]
+
+
+def loop(order: int) -> ToolCallingAdvisor:
+    """An owner of the tool loop."""
+    return ToolCallingAdvisor(ToolCallingManager(), order=order)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {},
+        {"tool_calling_advisor": partial(loop, 150)},
+        {"tool_calling_advisor": partial(loop, 900)},
+        {"advisors": [loop(900)]},
+    ],
+    ids=["usual loop", "loop outside", "loop inside", "loop among the advisors"],
+)
+@both_modes
+async def test_memory_can_be_set_to_remember_calls_and_results_wherever_the_loop_stands(
+    parts: dict[str, Any], *, stream: bool
+) -> None:
+    memory, model = InMemoryChatMemory(), ScriptedModel(tool_calls(("echo", {})), "Done.")
+    inside = {"memory": {"inside_loop": True}}
+    async with gateway(model, [echo()], settings=inside, memory=memory, **parts) as client:
+        await ask(client, stream=stream, conversation_id="c")
+
+    assert [type(message) for message in await memory.get("c")] == KINDS_OF_A_TURN
+
+
 @both_modes
 async def test_a_memory_advisor_of_ones_own_takes_the_place_of_the_usual_one(*, stream: bool) -> None:
     memory, unused = InMemoryChatMemory(), InMemoryChatMemory()
@@ -200,12 +234,7 @@ async def test_a_memory_advisor_of_ones_own_takes_the_place_of_the_usual_one(*, 
         await ask(client, "Two.", stream=stream, conversation_id="c")
 
     assert texts(model.prompts[-1].messages) == ["One.", "Two."]
-    assert [type(message).__name__ for message in (await memory.get("c"))[:4]] == [
-        "UserMessage",
-        "AssistantMessage",
-        "ToolMessage",
-        "AssistantMessage",
-    ]
+    assert [type(message) for message in (await memory.get("c"))[:4]] == KINDS_OF_A_TURN
     assert await unused.get("c") == ()
 
 
@@ -262,10 +291,8 @@ def test_an_advisor_that_cannot_be_made_stops_the_start_with_its_name(factory: s
 
 @pytest.mark.parity(50)
 def test_two_owners_of_the_tool_loop_stop_the_start() -> None:
-    loops = [ToolCallingAdvisor(ToolCallingManager()) for _ in range(2)]
-
     with pytest.raises(ConfigurationError, match="at most one ToolAdvisor"):
-        create_app(Settings(), tools=[], advisors=loops)
+        create_app(Settings(), tools=[], advisors=[loop(300), loop(400)])
 
 
 @pytest.mark.fault("T16")
