@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
@@ -28,11 +29,18 @@ class ToolSchemaGenerator(GenerateJsonSchema):
         notes: on the fields of classes that are made at run time and so have no place for notes of their own.
     """
 
-    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as in the base class
-
     def __init__(self, notes: Mapping[type, Mapping[str, Note]]) -> None:
-        super().__init__(by_alias=True)
+        super().__init__()
         self._given_notes = notes
+
+    def emit_warning(self, kind: str, detail: str) -> None:
+        """A member of a union that has no schema is no less wrong than a type by itself; other warnings tell no one."""
+        if kind == "skipped-choice":
+            raise PydanticInvalidForJsonSchema(detail)
+
+    def field_is_present(self, field: Any) -> bool:
+        """Fields that a dataclass does not take in its `__init__` are not a model's to give."""
+        return bool(field.get("init", True)) and super().field_is_present(field)
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         """No titles made from names: they tell a model nothing."""
@@ -76,6 +84,16 @@ class ToolSchemaGenerator(GenerateJsonSchema):
         if not all(isinstance(member.value, str) for member in cls):
             json_schema[MEMBERS] = ", ".join(f"{member.value} = {member.name}" for member in cls)
         return json_schema
+
+    def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
+        """Members of an enum in a `Literal` only where they are what JSON says: pydantic takes no value for them."""
+        for member in schema["expected"]:
+            if isinstance(member, enum.Enum) and not isinstance(member, str | int):
+                name = type(member).__name__
+                return self.handle_invalid_for_json_schema(
+                    schema, f"Literal[{member}]: its value does not do for it unless {name} is a StrEnum or an IntEnum"
+                )
+        return super().literal_schema(schema)
 
     def _with_notes(self, cls: type, json_schema: JsonSchemaValue) -> JsonSchemaValue:
         if is_description_of(json_schema.get("description"), cls):

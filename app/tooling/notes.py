@@ -126,8 +126,14 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def json_name(name: str, info: FieldInfo) -> str:
-    """What a field is called in JSON."""
-    alias = info.validation_alias or info.alias
-    if isinstance(alias, AliasChoices):
-        alias = next((choice for choice in alias.choices if isinstance(choice, str)), None)
-    return alias if isinstance(alias, str) else name
+    """What a field is called in JSON.
+
+    Raises:
+        TypeError: its value is looked for along a path only, which no schema can say.
+    """
+    alias = info.validation_alias or info.alias or name
+    choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
+    found = next((choice for choice in choices if isinstance(choice, str)), None)
+    if found is None:
+        raise TypeError(f"the field {name} has a path for its alias; it needs a name, too: AliasChoices(…)")
+    return found

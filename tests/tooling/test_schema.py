@@ -20,7 +20,7 @@ import typing_extensions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, WithJsonSchema
 
 from app.chat import ConfigurationError
 from app.tooling import ToolCallback, ToolContext, ToolParam, input_schema
@@ -44,6 +44,23 @@ class Force(enum.IntEnum):
 
 class Shape(enum.Enum):
     SQUARE = (1, 1)
+
+
+class Rig(enum.StrEnum):
+    SAIL = "sail"
+
+
+class Sails(BaseModel):
+    kind: Literal["sail"]
+    on_tide: Callable[[], None]
+
+
+class Rows(BaseModel):
+    kind: Literal["row"]
+
+
+class Fathoms(BaseModel):
+    depth: int = Field(0, validation_alias=AliasPath("sounding", "depth"))
 
 
 @dataclass
@@ -569,6 +586,10 @@ def test_a_schema_belongs_to_whoever_asked_for_it() -> None:
         (ThreadPoolExecutor, "ThreadPoolExecutor"),
         (list[ToolContext], "ToolContext"),
         (Shape, "Shape"),
+        (Union[int, Shape], "Shape"),  # and not a schema of the other members
+        (Annotated[Sails | Rows, Field(discriminator="kind")], "Callable"),
+        (Literal[Unit.CELSIUS], r"Literal[Unit.CELSIUS]"),  # pydantic takes the member only, which JSON has not
+        (Fathoms, "path"),
     ],
     ids=str,
 )
@@ -715,6 +736,42 @@ def test_schemas_that_authors_write_into_a_type_are_taken_as_they_are() -> None:
 
     use.__annotations__["it"] = annotation
     assert input_schema(use, upper_case_types=True)["properties"]["it"] == {"type": ["INTEGER", "STRING"]}
+
+
+async def test_members_of_an_enum_of_texts_or_numbers_may_stand_in_a_literal() -> None:
+    def use(unit: Literal[Rig.SAIL], force: Literal[Force.GALE]) -> str:
+        return f"{unit!r} {force!r}"
+
+    assert properties_of(use)["unit"] == {"type": "string", "const": "sail"}
+    assert await returned_by(use, {"unit": "sail", "force": 8}) == f"{Rig.SAIL!r} {Force.GALE!r}"
+
+
+@dataclass
+class Voyage:
+    miles: int
+    days: int = field(init=False, default=1)
+
+
+async def test_a_field_that_a_dataclass_sets_itself_is_not_the_model_s_to_give() -> None:
+    def use(it: Voyage) -> int:
+        return it.days
+
+    assert list(properties_of(use)["it"]["properties"]) == ["miles"]
+    assert await returned_by(use, {"it": {"miles": 3}}) == 1
+
+
+class ByName(BaseModel):
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=False)
+
+    depth: int = Field(alias="theDepth")
+
+
+async def test_a_field_that_does_not_go_by_its_alias_is_shown_by_its_name() -> None:
+    def use(it: ByName) -> int:
+        return it.depth
+
+    assert list(properties_of(use)["it"]["properties"]) == ["depth"]
+    assert await returned_by(use, {"it": {"depth": 3}}) == 3
 
 
 class Choice(BaseModel):
