@@ -302,6 +302,12 @@ async def test_arguments_are_read_by_the_schema(message: str, tool: Tool, calls:
         ("check the code 12", code, "I would call `check_code`, but the message does not say `code`."),
         ("pay $12.40", pay, "I would call `pay`, but the message does not say `amount`."),
         ("schedule it for 2024-02-30 every 2 tables", schedule, "`start` or `every`."),
+        (
+            "tag it with red",
+            offered("tag", "", {"tags": several(text(enum=["red", "blue"]), minItems=2)}),
+            "does not say `tags`.",
+        ),
+        ("greet 'Annabel'", offered("greet", "", {"name": text(maxLength=3)}), "does not say `name`."),
         ('store {"a": NaN}', store, "`pairs`."),
         ('store {"a": 1e999}', store, "`pairs`."),
         ("store " + "{[" * 20 + '{"a": "b"}', store, "`pairs`."),

@@ -93,16 +93,10 @@ _NUMBER = re.compile(
 _UNIT = re.compile(
     r"(?!st\b|nd\b|rd\b|th\b)(?:\s|-)?(?:more\s)?(%|\N{DEGREE SIGN}?[^\W\d_]+|\N{DEGREE SIGN})(?!\w|\s?=|:)"
 )
-_SPOKEN = {
-    name: number
-    for number, name in enumerate(
-        (
-            *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
-            *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
-            "twenty",
-        )
-    )
-}
+_SPOKEN = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
+)
 _SPOKEN_NUMBER = re.compile(rf"\b(?:{'|'.join(_SPOKEN)})\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_][^\W_]*(?:['.\N{RIGHT SINGLE QUOTATION MARK}-][^\W_]+)*")
 _PARTICLES = frozenset({"de", "la", "del", "da", "do", "di", "du", "el", "al", "van", "von", "der"})
@@ -200,7 +194,7 @@ class _Reader:
             value = float(digits) if "." in digits else int(digits)
             self._take_number("number", -value if self._is_negative(match) else value, match, match.end("digits"))
         for match in _SPOKEN_NUMBER.finditer(self.rest):
-            self._take_number("spoken_number", _SPOKEN[match.group().lower()], match, match.end())
+            self._take_number("spoken_number", _SPOKEN.index(match.group().lower()), match, match.end())
 
     def _take_number(self, kind: Kind, value: float, match: re.Match[str], end: int) -> None:
         unit = _UNIT.match(self.rest, end)
