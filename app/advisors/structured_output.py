@@ -31,7 +31,6 @@ T = TypeVar("T")
 _FENCED = re.compile(r"```(?i:json)?\s*(?P<inside>.*?)\s*```", re.DOTALL)
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _CHECKED = frozenset({FinishReason.STOP, FinishReason.LENGTH})
-_FREE_CHOICES = frozenset({None, "auto", "none"})
 
 
 class StructuredOutputAdvisor(Generic[T]):
@@ -200,18 +199,16 @@ def _bare(answer: ChatResponse) -> ChatResponse:
 
 
 def _corrected(request: ChatRequest, answer: ChatResponse, problem: str) -> ChatRequest:
-    """The request with a failed answer and what is wrong with it; a forced tool has been called by then."""
+    """The request with a failed answer and what is wrong with it."""
     failed = (answer.message,) if answer.content.strip() else ()
     complaint = UserMessage(
         f"Your answer does not fit the structure asked for: {problem}\n"
         "Answer again with the corrected JSON and nothing else."
     )
     added: tuple[Message, ...] = (*answer.generated[:-1], *failed, complaint)
-    if request.options.tool_choice not in _FREE_CHOICES:
-        request = request.with_options(tool_choice="auto")
     # A memory inside of the tool loop makes its prompt of the turn.
     turn = (*request.turn, *added) if request.turn else ()
-    return replace(request.with_messages((*request.messages, *added)), turn=turn)
+    return replace(request.without_forced_tool().with_messages((*request.messages, *added)), turn=turn)
 
 
 def _unfenced(content: str) -> str:

@@ -39,7 +39,6 @@ from app.chat import (
 )
 from app.tooling import ToolCallingManager, ToolEvents, ToolExecution
 
-_FREE_CHOICES = frozenset({None, "auto", "none"})
 _UNFINISHED = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER})
 _CLOSING_LIMITS = frozenset({"total_calls", "rounds"})
 _ENDS = frozenset({FinishReason.RETURN_DIRECT, FinishReason.TOOL_CALL_LIMIT})
@@ -238,10 +237,6 @@ class _Turn:
 
     def begin_round(self, messages: tuple[Message, ...], answer: ChatResponse) -> None:
         """Make the request of the round that follows `answer`."""
-        choice = self.request.options.tool_choice
-        if self._is_closing:
-            choice = "none"
-        elif choice not in _FREE_CHOICES:
-            choice = "auto"
-        request = self.request.with_messages(messages).with_options(tool_choice=choice)
+        request = self.request.with_messages(messages)
+        request = request.with_options(tool_choice="none") if self._is_closing else request.without_forced_tool()
         self.request = continued(request, answer)

@@ -44,6 +44,11 @@ class ChatOptions:
     tool_context: Mapping[str, Any] | None = None
     extra: Mapping[str, Any] | None = None
 
+    @property
+    def forces_a_tool(self) -> bool:
+        """Whether `tool_choice` leaves the model nothing but to call a tool."""
+        return self.tool_choice not in {None, "auto", "none"}
+
     def over(self, defaults: ChatOptions) -> ChatOptions:
         """These options, with what they leave open taken from `defaults`.
 
@@ -113,3 +118,7 @@ class ChatRequest:
     def with_options(self, **changes: Any) -> ChatRequest:
         """The same request with some options changed."""
         return replace(self, prompt=replace(self.prompt, options=replace(self.options, **changes)))
+
+    def without_forced_tool(self) -> ChatRequest:
+        """The same request with the choice left to the model where a tool was forced: that call has been made."""
+        return self.with_options(tool_choice="auto") if self.options.forces_a_tool else self

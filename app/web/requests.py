@@ -11,8 +11,6 @@ from app.web.body import BodyInvalid, FieldError, Location
 from app.web.history import history_of
 from app.web.schemas import ChatBody, NamedToolChoice, Options
 
-_FREE_CHOICES = frozenset({None, "auto", "none"})
-
 
 def chat_request(body: ChatBody, client: ChatClient, *, stream: bool, principal: str) -> ChatRequest:
     """The request that a body asks for. What it leaves open the client fills in.
@@ -33,7 +31,7 @@ def chat_request(body: ChatBody, client: ChatClient, *, stream: bool, principal:
         raise _refusal(("model",), f"unknown model {body.model!r}; known: {client.model.name!r}")
     prompt = Prompt(_messages(body), _options(body, client))
     request = ChatRequest(prompt, stream=stream, conversation_id=body.conversation_id, principal=principal)
-    if prompt.options.tool_choice not in _FREE_CHOICES:
+    if prompt.options.forces_a_tool:
         _check_choice(client.completed(request).options)
     return request
 
