@@ -1,7 +1,8 @@
 """From a prompt to the body of a chat completions request.
 
 Every body is one that servers take: arguments of earlier calls are always a JSON object, one `tool` message holds one
-result, and fields that say nothing are left out.
+result, and fields that say nothing are left out. So is a schema's `$schema`, which tells a model nothing and which
+Gemini's servers refuse the whole request for.
 
 Differs from Spring AI: 1. Arguments that do not parse are sent back wrapped, so that the model reads its own mistake
 beside the error result, and the conversation goes on. 2. A forced tool choice without tools is dropped (174).
@@ -180,7 +181,7 @@ def _tool(tool: Tool) -> ChatCompletionFunctionToolParam:
         "function": {
             "name": definition.name,
             "description": definition.description,
-            "parameters": dict(definition.input_schema),
+            "parameters": {name: value for name, value in definition.input_schema.items() if name != "$schema"},
         },
     }
 

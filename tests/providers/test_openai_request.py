@@ -148,6 +148,15 @@ def test_a_tool_choice_that_is_broken_json_is_an_error() -> None:
         sent(Prompt(TALK, ChatOptions(tools=(TOOL,), tool_choice="{clock")))
 
 
+def test_a_schema_goes_out_without_the_name_of_its_dialect_which_some_servers_refuse() -> None:
+    told = dict(TOOL.definition.input_schema)
+
+    [tool] = sent(Prompt(TALK, ChatOptions(tools=(TOOL,))))["tools"]
+
+    assert told.pop("$schema") == "https://json-schema.org/draft/2020-12/schema"
+    assert tool["function"]["parameters"] == told
+
+
 @pytest.mark.parametrize("tools", [None, ()])
 def test_without_tools_nothing_is_said_of_them(tools: Any) -> None:
     body = sent(Prompt(TALK, ChatOptions(tools=tools, tool_choice="required", parallel_tool_calls=True)))
