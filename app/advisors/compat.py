@@ -55,12 +55,7 @@ class CallAdvisor:
 
     def __init__(self, function: BlockingAdvise, order: int = LOWEST_PRECEDENCE) -> None:
         self._function = function
-        self._order = order
-
-    @property
-    def order(self) -> int:
-        """See `Advisor.order`."""
-        return self._order
+        self.order = order
 
     async def advise(self, request: ChatRequest, call_next: CallNext) -> ChatEvents:
         """Ask the function, then tell what happened. See `Advisor.advise`."""
@@ -86,12 +81,7 @@ class StreamAdvisor:
 
     def __init__(self, function: StreamingAdvise, order: int = LOWEST_PRECEDENCE) -> None:
         self._function = function
-        self._order = order
-
-    @property
-    def order(self) -> int:
-        """See `Advisor.order`."""
-        return self._order
+        self.order = order
 
     async def advise(self, request: ChatRequest, call_next: CallNext) -> ChatEvents:
         """Run the events through the function. See `Advisor.advise`."""

@@ -50,12 +50,7 @@ class _TurnKeeper:
 
     def __init__(self, memory: ChatMemory, order: int) -> None:
         self._memory = memory
-        self._order = order
-
-    @property
-    def order(self) -> int:
-        """See `Advisor.order`."""
-        return self._order
+        self.order = order
 
     def advise(self, request: ChatRequest, call_next: CallNext) -> ChatEvents:
         """Recall, call on, keep. See `Advisor.advise`."""
@@ -126,7 +121,7 @@ class MemoryAdvisor(_TurnKeeper):
             One that keeps turns, of the loop's order and to be registered before it, and one that recalls, of
             this advisor's order.
         """
-        return _TurnKeeper(self._memory, loop_order), _TurnRecaller(self._memory, self._order)
+        return _TurnKeeper(self._memory, loop_order), _TurnRecaller(self._memory, self.order)
 
     def advise(self, request: ChatRequest, call_next: CallNext) -> ChatEvents:
         """Recall, call on, keep. See `Advisor.advise`.

@@ -57,12 +57,7 @@ class SafeguardAdvisor:
         if self._words is None and not self._patterns:
             raise ConfigurationError("a SafeguardAdvisor needs words or patterns to look for")
         self._message = message
-        self._order = order
-
-    @property
-    def order(self) -> int:
-        """See `Advisor.order`."""
-        return self._order
+        self.order = order
 
     def advise(self, request: ChatRequest, call_next: CallNext) -> ChatEvents:
         """Answer itself, or leave the request to the rest of the chain. See `Advisor.advise`."""

@@ -79,7 +79,7 @@ class StructuredOutputAdvisor(Generic[T]):
         self._name = name
         self._max_attempts = max_attempts
         self._in_prompt = in_prompt
-        self._order = order
+        self.order = order
 
     @classmethod
     def for_type(
@@ -117,11 +117,6 @@ class StructuredOutputAdvisor(Generic[T]):
             in_prompt=in_prompt,
             order=order,
         )
-
-    @property
-    def order(self) -> int:
-        """See `Advisor.order`."""
-        return self._order
 
     def value(self, response: ChatResponse) -> T:
         """What an answer says.

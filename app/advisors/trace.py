@@ -25,13 +25,8 @@ class TraceAdvisor:
     DEFAULT_ORDER = 900
 
     def __init__(self, order: int = DEFAULT_ORDER, logger: logging.Logger = _log) -> None:
-        self._order = order
+        self.order = order
         self._logger = logger
-
-    @property
-    def order(self) -> int:
-        """See `Advisor.order`."""
-        return self._order
 
     async def advise(self, request: ChatRequest, call_next: CallNext) -> ChatEvents:
         """Pass everything through and log how it ended. See `Advisor.advise`."""
