@@ -8,6 +8,8 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, to_json
 from starlette.responses import Response
 
+from app.chat.text import well_formed_text
+
 _LINE_ENDS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
 """Some readers of event streams split lines at these. In JSON they only stand in strings, so they can be escaped."""
 
@@ -47,13 +49,13 @@ def _name(value: Any) -> str:
 
 
 def _mended(value: Any, above: tuple[int, ...]) -> Any:
-    """A copy that can be encoded. `above` are the ids of what holds it. Pairs of surrogates become their character."""
+    """A copy that can be encoded. `above` are the ids of what holds it."""
     holders = (*above, id(value))
     match value:
         case _ if id(value) in above or len(above) > _DEEPEST:
             pass
         case str():
-            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+            return well_formed_text(value)
         case bytes():
             return value.decode("utf-8", "replace")
         case Mapping():

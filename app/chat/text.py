@@ -1,0 +1,15 @@
+"""Text that can be written as UTF-8, which every wire and every store wants."""
+
+from __future__ import annotations
+
+
+def well_formed_text(text: str) -> str:
+    """The text with surrogate pairs joined to their character, and U+FFFD for each lone surrogate.
+
+    JSON can write halves of a pair (`"\\ud800"`), and what is cut between two of them ends in one; UTF-8 cannot.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
