@@ -214,7 +214,7 @@ class Settings(BaseSettings):
             problem = explain(error, type(self), arguments)
         else:
             return
-        raise ConfigurationError(problem)
+        raise ConfigurationError(problem)  # out here, so that no traceback shows the other error and its values
 
     @classmethod
     def settings_customise_sources(

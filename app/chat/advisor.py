@@ -74,8 +74,9 @@ class BaseAdvisor:
         async with aclosing(call_next(request)) as events:
             async for event in events:
                 if isinstance(event, Completed):
-                    event = Completed(await self.after(event.response, request))  # noqa: PLW2901
-                yield event
+                    yield Completed(await self.after(event.response, request))
+                else:
+                    yield event
 
 
 async def call_model(model: ChatModel, request: ChatRequest) -> ChatEvents:

@@ -85,7 +85,7 @@ class AssistantMessage:
 class ToolMessage:
     """The results of all calls of one round, in the order they were asked for."""
 
-    results: tuple[ToolResult, ...] = field(default=())
+    results: tuple[ToolResult, ...] = ()
 
 
 Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage
