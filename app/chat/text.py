@@ -6,7 +6,7 @@ from __future__ import annotations
 def well_formed_text(text: str) -> str:
     """The text with surrogate pairs joined to their character, and U+FFFD for each lone surrogate.
 
-    JSON can write halves of a pair (`"\\ud800"`), and what is cut between two of them ends in one; UTF-8 cannot.
+    JSON can write half a pair, and a text that was cut within one ends in half of it; UTF-8 cannot write it.
     """
     try:
         text.encode()
