@@ -321,6 +321,31 @@ async def test_a_system_message_and_earlier_turns_ask_for_nothing() -> None:
 
 
 @both_modes
+@pytest.mark.parametrize(
+    ("earlier", "question", "said"),
+    [
+        (["My name is Ada."], "What is my name?", "You said that your name is Ada."),
+        (["Hi, I'm Ada, and my favourite colour is dark green"], "Who am I?", "You said that your name is Ada."),
+        (["My favourite colour is red", "hello"], "What's my favourite colour?", "your favourite colour is red."),
+        (["Call me Ada", "my name is Bo!"], "do you remember my name", "You said that your name is Bo."),
+        ([], "What is my name?", "You have not told me your name in this conversation."),
+        (["I'm in Berlin"], "What is my name?", "You have not told me your name in this conversation."),
+        (["hello"], "Tell me what my age is", "You have not told me your age in this conversation."),
+        (["I like tea"], "What did I say?", "You said: I like tea"),
+        ([], "What did I just ask?", "You have said nothing else in this conversation."),
+    ],
+)
+async def test_what_the_user_said_of_themselves_is_known(
+    earlier: list[str], question: str, said: str, stream: bool
+) -> None:
+    history = [message for each in earlier for message in (UserMessage(each), AssistantMessage("I see."))]
+
+    response = await answer(DemoModel(), talk(*history, UserMessage(question), tools=TOOLS), stream=stream)
+
+    assert response.content.endswith(said)
+
+
+@both_modes
 async def test_the_same_prompt_has_the_same_answer(stream: bool) -> None:
     prompts = [Prompt.of(message, tools=TOOLS) for message in ("hello", "weather in Paris", "add 1 and 2")]
     model = DemoModel()
@@ -366,7 +391,7 @@ async def test_the_answer_ends_at_max_tokens_and_says_so(stream: bool) -> None:
 
 @both_modes
 async def test_calls_beyond_max_tokens_are_left_out_whole(stream: bool) -> None:
-    prompt = Prompt.of("weather in Paris and Oslo", tools=TOOLS, max_tokens=4)
+    prompt = Prompt.of("weather in Paris and Oslo", tools=TOOLS, max_tokens=3)
 
     response = await answer(DemoModel(), prompt, stream=stream)
 
@@ -467,7 +492,7 @@ async def test_half_a_surrogate_pair_is_never_sent() -> None:
     call = await DemoModel().call(Prompt.of('echo {"text": "\\ud83d"}', tools=(echo,)))
     told = await say(("add", "{}", '"half \\ud83d one"'))
 
-    assert call.tool_calls[0].arguments == '{"text": "\\ud83d"}'
+    assert call.tool_calls[0].arguments == '{"text":"\\ud83d"}'
     assert told == "half \N{REPLACEMENT CHARACTER} one"
 
 

@@ -25,6 +25,7 @@ from app.chat import (
 )
 from app.providers.embedded.dates import zone_of
 from app.providers.embedded.planning import Plan, Planned, plan
+from app.providers.embedded.recalling import recalled
 from app.providers.embedded.structured import as_json, wanted_schema
 from app.providers.embedded.telling import of_itself, of_lacking, of_results
 from app.providers.pieces import in_pieces, words
@@ -36,7 +37,8 @@ class DemoModel:
     It matches the words of the user's message with the names and descriptions of the tools it is offered, reads
     their arguments from the message by their schemas, asks for the calls, and answers from the results. It reads
     English, knows no clock, and answers the same prompt the same way always. A call is asked for once in a turn,
-    whatever came of it.
+    whatever came of it. Of earlier messages it knows what completes the last one (`And in Oslo?`), and what the user
+    said of themselves (`My name is Ada.`, `What is my name?`).
 
     Of the options it heeds `tools`, `tool_choice`, `parallel_tool_calls`, `response_format`, `max_tokens` and `stop`.
     A forced call is made whatever the message says: what it lacks is the first value that the schema allows.
@@ -79,7 +81,7 @@ class DemoModel:
         if calls:
             message = AssistantMessage("", _with_ids(calls, prompt.messages))
         else:
-            text = _said(turn, tools, planned, forbidden=forbidden)
+            text = _said(prompt.messages, tools, planned, forbidden=forbidden)
             message = AssistantMessage(_shaped(_whole(text), options, turn))
         message, reason = _within(message, options)
         return ChatResponse.of_call(message, reason, _usage(prompt.messages, tools, message), model=self.name)
@@ -109,17 +111,18 @@ def _with_ids(calls: Sequence[Planned], history: Sequence[Message]) -> tuple[Too
 
 
 def _json(arguments: dict[str, object]) -> str:
-    text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
-    return text if _whole(text) == text else json.dumps(arguments)
+    text = json.dumps(arguments, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text if _whole(text) == text else json.dumps(arguments, separators=(",", ":"))
 
 
-def _said(turn: Sequence[Message], tools: Sequence[ToolDefinition], planned: Plan, *, forbidden: bool) -> str:
+def _said(messages: Sequence[Message], tools: Sequence[ToolDefinition], planned: Plan, *, forbidden: bool) -> str:
+    turn = current_turn(messages)
     parts: list[str] = []
     if any(isinstance(message, ToolMessage) and message.results for message in turn):
         parts.append(of_results(turn))
     if planned.lacking:
         parts.append(of_lacking(planned.lacking))
-    return "\n".join(parts) or of_itself(_asked(turn), tools, forbidden=forbidden)
+    return "\n".join(parts) or recalled(messages) or of_itself(_asked(turn), tools, forbidden=forbidden)
 
 
 def _asked(turn: Sequence[Message]) -> str:
