@@ -7,8 +7,10 @@ What is put right is what can have one meaning only:
 - a JSON text where the schema wants an object or an array, and takes no text, is read (faults T12, T13);
 - null for a property that need not be given and takes no null is the same as not given.
 
-The rest is left for validation to judge. Names that the schema does not know are problems at every depth, also where
-the type by itself would pass over them: the model meant something by them.
+The rest is left for validation to judge, except where that would guess: it takes `true` for 1, a number or digits
+where a date is wanted for seconds since 1970, and "inf" for a number that JSON does not have. Names that the schema
+does not know are problems at every depth, also where the type by itself would pass over them: the model meant
+something by them.
 
 Differs from Spring AI: arguments without any text are `{}` only where nothing is required (parity 84, 85).
 """
@@ -27,6 +29,7 @@ from app.tooling.schema_tree import Schema, SchemaView, json_type
 MAX_DEPTH = 90
 """How deep arguments may be nested, and texts within them that are read; pydantic reads up to 200."""
 
+_TEMPORAL = frozenset({"date", "date-time", "duration", "time"})
 _TOO_DEEP = f"it is nested more than {MAX_DEPTH} deep"
 
 
@@ -106,6 +109,9 @@ class _Fitting:
         schema = self._view.resolve(schema)
         if isinstance(value, str):
             value = self._read(value, schema)
+        if (wrong := self._misread(value, schema)) is not None:
+            self._problems.add(path, f"must be {wanted(self._view, schema)}, {wrong}")
+            return value
         branch = self._branch(value, schema)
         if branch is None:
             return value
@@ -125,6 +131,24 @@ class _Fitting:
         except ValueError:
             return text  # validation says what was wanted in its place
         return value if json_type(value) in accepted & {"array", "object"} else text
+
+    def _misread(self, value: Any, schema: Schema) -> str | None:
+        """What is wrong with a plain value that validation would take for another one than was written."""
+        kind = json_type(value)
+        branches = self._view.branches(schema)
+        fitting = [branch for branch in branches if self._view.accepts(branch, kind)]
+        takes_numbers = any(self._view.accepts(branch, "integer") for branch in branches)
+        if kind == "string":
+            number = _number(value)
+            if number is None or any(branch.get("format") not in _TEMPORAL for branch in fitting):
+                return None
+            if fitting:
+                return "not a number as text"
+            return None if math.isfinite(number) or not takes_numbers else "and JSON has no such number"
+        if fitting or kind not in {"boolean", "integer", "number"}:
+            return None
+        takes_times = any(branch.get("format") in _TEMPORAL for branch in branches)
+        return f"not {with_article(kind)}" if takes_times or (takes_numbers and kind == "boolean") else None
 
     def _branch(self, value: Any, schema: Schema) -> Schema | None:
         """The alternative of a schema that a value is meant for; None where that is not certain."""
@@ -200,6 +224,13 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         repeated = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"{json.dumps(repeated, ensure_ascii=False)} is given more than once")
     return result
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _constant(name: str) -> NoReturn:

@@ -99,14 +99,13 @@ def add_validation_errors(problems: Problems, error: ValidationError, value: Any
     """Add what pydantic found.
 
     Args:
-        problems: takes the problems; what is known there to be missing is not told twice.
+        problems: takes the problems; a place that it knows is not told of twice.
         error: pydantic's.
         value: the arguments it is about.
     """
-    for details in error.errors(include_url=False):
-        path = _path(details["loc"], value)
-        if path not in problems or details["type"] != "missing":
-            problems.add(path, _words(details))
+    found = [(_path(details["loc"], value), details) for details in error.errors(include_url=False)]
+    for path, details in [(path, details) for path, details in found if path not in problems]:
+        problems.add(path, _words(details))
 
 
 def add_schema_errors(problems: Problems, errors: Iterable[SchemaViolation], view: SchemaView) -> None:

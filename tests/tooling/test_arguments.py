@@ -318,6 +318,44 @@ async def test_text_that_is_read_cannot_nest_arguments_deeper_than_plain_ones() 
 
 
 @pytest.mark.parity(117)
+@pytest.mark.parametrize(
+    ("annotation", "written", "problem"),
+    [
+        (int, True, "must be an integer, not a boolean"),
+        (float, False, "must be a number, not a boolean"),
+        (int | str, True, "must be an integer or a string, not a boolean"),
+        (Literal[0, 1], True, "must be one of 0, 1, not a boolean"),
+        (float, "NaN", "must be a number, and JSON has no such number"),
+        (float, "-inf", "must be a number, and JSON has no such number"),
+        (float, "1e999", "must be a number, and JSON has no such number"),
+        (dt.datetime, 20310502, "must be a string (date-time), not an integer"),
+        (dt.datetime, "20310502", "must be a string (date-time), not a number as text"),
+        (dt.date, "1935452400", "must be a string (date), not a number as text"),
+        (dt.time, 7.5, "must be a string (time), not a number"),
+        (dt.timedelta, 90, "must be a string (duration), not an integer"),
+    ],
+    ids=repr,
+)
+async def test_a_value_that_could_only_be_taken_by_guessing_is_refused(
+    annotation: Any, written: Any, problem: str
+) -> None:
+    assert await problems_of(taking(annotation), {"it": written}) == {"it": problem}
+    assert await problems_of(taking(list[annotation]), {"it": [written]}) == {"it[0]": problem}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "written"),
+    [(int | bool, True), (Any, True), (dt.date | int, 20310502), (dt.date | str, "20310502"), (float | str, "inf")],
+    ids=repr,
+)
+async def test_a_value_that_one_of_the_types_takes_as_it_stands_is_no_guess(annotation: Any, written: Any) -> None:
+    got = await returned_by(taking(annotation), {"it": written})
+
+    assert got == written
+    assert type(got) is type(written)
+
+
+@pytest.mark.parity(117)
 async def test_every_problem_has_a_line_with_its_place_and_what_is_wanted() -> None:
     def plan(harbour: Harbour, unit: Unit, days: list[int], at: dt.date, to: Literal["a", "b"] = "a") -> None: ...
 
