@@ -12,7 +12,6 @@ from app.advisors.tool_calling import ToolCallingAdvisor
 from app.chat import (
     AssistantMessage,
     BaseAdvisor,
-    ChatEvents,
     ChatOptions,
     ChatRequest,
     Completed,
@@ -29,9 +28,11 @@ from app.chat import (
     UserMessage,
 )
 from app.client import ChatClient
-from app.providers.scripted import ScriptedModel, tool_calls
+from app.providers.scripted import Reply, ScriptedModel, tool_calls
 from app.tooling import ToolCallback, ToolCallingManager, tool
-from tests.support.asking import ask, both_modes
+from tests.support.advisors import Silent
+from tests.support.asking import ask
+from tests.support.modes import both_modes
 
 
 @tool
@@ -411,11 +412,6 @@ async def test_attributes_and_conversation_reach_the_advisors() -> None:
 
 
 async def test_a_chain_that_an_advisor_ends_without_an_answer_is_a_fault_of_that_advisor() -> None:
-    class Silent(BaseAdvisor):
-        async def advise(self, request: ChatRequest, call_next: Any) -> ChatEvents:
-            for event in ():
-                yield event
-
     with pytest.raises(RuntimeError, match="without Completed"):
         await ChatClient(ScriptedModel("Hi"), advisors=[Silent()]).call("Hi")
     with pytest.raises(RuntimeError, match="without Completed"):
@@ -441,7 +437,7 @@ async def _driven(client: ChatClient, tools: tuple[Tool, ...], *, stream: bool) 
 @pytest.mark.parity(97)
 @both_modes
 async def test_a_caller_who_drives_the_loop_gets_the_same_answer(*, stream: bool) -> None:
-    script = [ADDING, tool_calls(("add", {"a": 4, "b": 5})), "5 and 9"]
+    script: list[Reply] = [ADDING, tool_calls(("add", {"a": 4, "b": 5})), "5 and 9"]
     tools = (ToolCallback.from_function(add),)
     by_itself, by_hand = ScriptedModel(*script), ScriptedModel(*script)
 

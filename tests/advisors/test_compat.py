@@ -37,7 +37,8 @@ from app.chat import (
 )
 from app.providers.scripted import Cut, ScriptedModel, tool_calls
 from app.tooling import ToolCallingManager
-from tests.support.chains import both_modes, request_of, run
+from tests.support.chains import request_of, run
+from tests.support.modes import both_modes
 from tests.support.tools import giving
 
 USED = Usage(10, 5, 15)

@@ -38,7 +38,8 @@ from app.chat import (
 from app.memory import InMemoryChatMemory
 from app.providers.scripted import Cut, Reply, ScriptedModel, tool_calls
 from app.tooling import ToolCallingManager
-from tests.support.chains import both_modes, request_of, run
+from tests.support.chains import request_of, run
+from tests.support.modes import both_modes
 
 
 async def _blocking(request: ChatRequest, call_next: CallNextBlocking) -> ChatResponse:

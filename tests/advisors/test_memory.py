@@ -32,7 +32,8 @@ from app.chat import (
 from app.memory import InMemoryChatMemory
 from app.providers.scripted import Cut, Reply, ScriptedModel, tool_calls
 from app.tooling import ToolCallingManager
-from tests.support.chains import both_modes, request_of, run
+from tests.support.chains import request_of, run
+from tests.support.modes import both_modes
 from tests.support.tools import giving
 
 NAME, NAMED = UserMessage("My boat is called Tern."), AssistantMessage("A fine name.")

@@ -31,7 +31,8 @@ from app.memory.pairing import paired
 from app.providers.scripted import Reply, ReplyTo, ScriptedModel, tool_calls
 from app.tooling import ToolCallingManager, ToolCallLimits
 from tests.support.asking import ask
-from tests.support.chains import Asked, both_modes, run
+from tests.support.chains import Asked, run
+from tests.support.modes import both_modes
 from tests.support.tools import Held, failing, giving
 
 HELLO, HI = UserMessage("Hello"), AssistantMessage("Hi.")

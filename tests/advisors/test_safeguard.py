@@ -23,7 +23,8 @@ from app.chat import (
 )
 from app.memory import InMemoryChatMemory
 from app.providers.scripted import ScriptedModel
-from tests.support.chains import both_modes, run
+from tests.support.chains import run
+from tests.support.modes import both_modes
 
 SORRY = "Let us talk of something else."
 

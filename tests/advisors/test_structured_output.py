@@ -39,7 +39,8 @@ from app.chat import (
 from app.memory import InMemoryChatMemory
 from app.providers.scripted import Reply, ScriptedModel, tool_calls
 from app.tooling import ToolCallingManager
-from tests.support.chains import both_modes, run
+from tests.support.chains import run
+from tests.support.modes import both_modes
 from tests.support.tools import giving
 
 

@@ -41,7 +41,8 @@ from app.chat import (
 from app.client import ChatClient
 from app.providers.scripted import Cut, ScriptedModel, tool_calls
 from app.tooling import ToolCallback, ToolCallingManager, ToolCallLimits, ToolExecution, ToolFailed, tool
-from tests.support.asking import ask, both_modes
+from tests.support.asking import ask
+from tests.support.modes import both_modes
 
 
 class Weather:
@@ -281,7 +282,7 @@ async def test_usage_of_earlier_rounds_is_kept_when_the_last_reports_none(weathe
 @pytest.mark.parity(24)
 @both_modes
 async def test_usage_of_one_run_does_not_grow_with_the_next(weather: Weather, *, stream: bool) -> None:
-    model = ScriptedModel(*[call_weather("Paris"), "Sunny."] * 2, usage=Usage(1, 1, 2))
+    model = ScriptedModel(call_weather("Paris"), "Sunny.", call_weather("Paris"), "Sunny.", usage=Usage(1, 1, 2))
     client = client_of(model, weather.get_weather)
 
     sums = [(await ask(client, stream=stream)).response.usage for _ in range(2)]

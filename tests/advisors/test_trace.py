@@ -12,7 +12,8 @@ from app.advisors import ToolCallingAdvisor, TraceAdvisor
 from app.chat import ChatOptions, ModelError, ModelRateLimited, Usage, chain
 from app.providers.scripted import Cut, Reply, ScriptedModel, tool_calls
 from app.tooling import ToolCallingManager
-from tests.support.chains import both_modes, request_of, run
+from tests.support.chains import request_of, run
+from tests.support.modes import both_modes
 from tests.support.tools import giving
 
 USED = Usage(12, 3, 15)

@@ -17,7 +17,6 @@ from app.chat import (
     ChatRequest,
     ChatResponse,
     Completed,
-    Prompt,
     RoundStarted,
     TextDelta,
     UserMessage,
@@ -25,16 +24,8 @@ from app.chat import (
     well_formed,
 )
 from app.providers.scripted import ScriptedModel
-
-both_modes = pytest.mark.parametrize("stream", [False, True], ids=["call", "stream"])
-
-
-def ask(text: str = "Hello", *, stream: bool) -> ChatRequest:
-    return ChatRequest(Prompt.of(text), stream=stream)
-
-
-async def run(call_next: CallNext, request: ChatRequest) -> list[ChatEvent]:
-    return [event async for event in well_formed(call_next(request))]
+from tests.support.chains import collect, request_of, run
+from tests.support.modes import both_modes
 
 
 class Stamp(BaseAdvisor):
@@ -68,12 +59,11 @@ class Twice(BaseAdvisor):
 
 @both_modes
 async def test_without_advisors_the_model_answers(*, stream: bool) -> None:
-    events = await run(chain([], ScriptedModel("Good day")), ask(stream=stream))
+    asked = await run([], ScriptedModel("Good day"), stream=stream)
 
     deltas = [TextDelta("Good"), TextDelta(" day")] if stream else []
-    assert events[:-1] == [RoundStarted(1), *deltas]
-    assert isinstance(events[-1], Completed)
-    assert events[-1].response.content == "Good day"
+    assert asked.events == [RoundStarted(1), *deltas, Completed(asked.response)]
+    assert asked.response.content == "Good day"
 
 
 @both_modes
@@ -81,28 +71,26 @@ async def test_a_low_order_is_outermost_and_equal_orders_keep_the_order_of_regis
     model = ScriptedModel("answer ")
     advisors: list[Advisor] = [Stamp("c", 20), Stamp("a", 10), Stamp("d", 20), Stamp("b", 10)]
 
-    events = await run(chain(advisors, model), ask("", stream=stream))
+    asked = await run(advisors, model, "", stream=stream)
 
     assert model.prompts[0].messages == (UserMessage("abcd"),)
-    assert isinstance(events[-1], Completed)
-    assert events[-1].response.content == "answer dcba"
+    assert asked.response.content == "answer dcba"
 
 
 @both_modes
 async def test_the_rest_of_the_chain_can_be_called_again(*, stream: bool) -> None:
     model = ScriptedModel("first", "second")
 
-    events = await run(chain([Twice(), BaseAdvisor()], model), ask(stream=stream))
+    asked = await run([Twice(), BaseAdvisor()], model, stream=stream)
 
     assert len(model.prompts) == 2
-    assert isinstance(events[-1], Completed)
-    assert events[-1].response.content == "second"
+    assert asked.response.content == "second"
 
 
 @both_modes
 async def test_an_error_of_the_model_passes_through_the_chain(*, stream: bool) -> None:
     with pytest.raises(LookupError, match="no reply for model call 1"):
-        await run(chain([BaseAdvisor()], ScriptedModel()), ask(stream=stream))
+        await run([BaseAdvisor()], ScriptedModel(), stream=stream)
 
 
 @pytest.mark.parity(24, 165)
@@ -110,11 +98,10 @@ async def test_an_error_of_the_model_passes_through_the_chain(*, stream: bool) -
 async def test_the_same_chain_serves_many_requests_at_once_without_mixing_them(*, stream: bool) -> None:
     call_next = chain([Stamp("!", 1)], ScriptedModel(forever=lambda prompt: str(prompt.messages[0])))
 
-    runs = await asyncio.gather(*(run(call_next, ask(str(n), stream=stream)) for n in range(20)))
+    runs = await asyncio.gather(*(collect(call_next(request_of(str(n), stream=stream))) for n in range(20)))
 
-    for number, events in enumerate(runs):
-        assert isinstance(events[-1], Completed)
-        assert f"'{number}!'" in events[-1].response.content
+    for number, asked in enumerate(runs):
+        assert f"'{number}!'" in asked.response.content
 
 
 @both_modes
@@ -130,7 +117,7 @@ async def test_closing_the_outermost_generator_closes_the_innermost(*, stream: b
             finally:
                 closed.append("closed")
 
-    events = chain([BaseAdvisor(1), Watch(2)], ScriptedModel("a b c"))(ask(stream=stream))
+    events = chain([BaseAdvisor(1), Watch(2)], ScriptedModel("a b c"))(request_of(stream=stream))
     await anext(events)
     await events.aclose()
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from contextlib import aclosing
 from contextvars import ContextVar
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from app.advisors.memory import MemoryAdvisor
 from app.chat import (
@@ -25,36 +22,32 @@ from app.chat import (
     FinishReason,
     ModelProtocolError,
     ModelUnavailable,
-    Prompt,
     RoundCompleted,
     RoundStarted,
     TextDelta,
-    ToolCallErrored,
-    ToolCallReady,
     ToolCallSucceeded,
-    ToolRun,
     Usage,
 )
 from app.client import ChatClient
 from app.memory import InMemoryChatMemory
-from app.providers.scripted import Cut, Reply, ScriptedModel, tool_calls
+from app.providers.scripted import Cut, ScriptedModel, tool_calls
 from app.runs import (
     ConversationBusy,
-    Entry,
     Escaped,
     GatewayFull,
-    Run,
     RunCancelled,
     RunCompleted,
-    RunEvent,
     RunFailed,
     Runs,
     RunStarted,
     ShuttingDown,
 )
-from app.runs.fold import Fold
 from app.tooling import tool
-from tests.support.asking import both_modes
+from tests.support.advisors import Silent
+from tests.support.chains import request_of
+from tests.support.following import entries, events
+from tests.support.hesitant import Hesitant
+from tests.support.modes import both_modes
 from tests.support.tools import failing
 
 
@@ -64,41 +57,13 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-def request(text: str = "Hello", *, stream: bool = False, conversation_id: str | None = None) -> ChatRequest:
-    return ChatRequest(Prompt.of(text), stream=stream, conversation_id=conversation_id)
-
-
-async def entries(run: Run) -> list[Entry]:
-    return [entry async for batch in run.journal.follow() for entry in batch]
-
-
-async def events(run: Run) -> list[RunEvent]:
-    return [entry.event for entry in await entries(run)]
-
-
-class Gate:
-    """A reply that waits until it is let go."""
-
-    def __init__(self, reply: Reply = "at last") -> None:
-        self.reached, self.go, self.left = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self.reply = reply
-
-    async def __call__(self, prompt: Prompt) -> Reply:
-        try:
-            self.reached.set()
-            await self.go.wait()
-        finally:
-            self.left.set()
-        return self.reply
-
-
 # --- what is written
 
 
 @both_modes
 async def test_a_run_is_its_numbered_events(*, stream: bool) -> None:
     model = ScriptedModel(tool_calls(("add", {"a": 2, "b": 3})), "Five", usage=Usage(1, 1, 2))
-    run = Runs(ChatClient(model, tools=[add])).start(request(stream=stream))
+    run = Runs(ChatClient(model, tools=[add])).start(request_of(stream=stream))
 
     written = await entries(run)
 
@@ -117,7 +82,7 @@ async def test_a_run_is_its_numbered_events(*, stream: bool) -> None:
 
 @both_modes
 async def test_the_answer_is_the_one_in_the_last_event(*, stream: bool) -> None:
-    run = Runs(ChatClient(ScriptedModel("Hi"))).start(request(stream=stream))
+    run = Runs(ChatClient(ScriptedModel("Hi"))).start(request_of(stream=stream))
 
     answer = await run.result()
 
@@ -132,7 +97,7 @@ async def test_an_advisor_that_answers_by_itself_makes_no_round(*, stream: bool)
             yield TextDelta("No.")
             yield Completed(ChatResponse(AssistantMessage("No.")))
 
-    run = Runs(ChatClient(ScriptedModel(), advisors=[Canned(1)])).start(request(stream=stream))
+    run = Runs(ChatClient(ScriptedModel(), advisors=[Canned(1)])).start(request_of(stream=stream))
 
     assert [type(event) for event in await events(run)] == [RunStarted, TextDelta, RunCompleted]
 
@@ -140,7 +105,7 @@ async def test_an_advisor_that_answers_by_itself_makes_no_round(*, stream: bool)
 @pytest.mark.fault("S01", "U19")
 @both_modes
 async def test_a_run_that_breaks_ends_with_its_error(*, stream: bool) -> None:
-    run = Runs(ChatClient(ScriptedModel(Cut("half", ModelProtocolError("cut"))))).start(request(stream=stream))
+    run = Runs(ChatClient(ScriptedModel(Cut("half", ModelProtocolError("cut"))))).start(request_of(stream=stream))
 
     with pytest.raises(ModelProtocolError):
         await run.result()
@@ -152,12 +117,7 @@ async def test_a_run_that_breaks_ends_with_its_error(*, stream: bool) -> None:
 
 @both_modes
 async def test_a_chain_that_ends_without_an_answer_is_a_failure(*, stream: bool) -> None:
-    class Silent(BaseAdvisor):
-        async def advise(self, request: ChatRequest, call_next: Any) -> ChatEvents:
-            for event in ():
-                yield event
-
-    run = Runs(ChatClient(ScriptedModel(), advisors=[Silent(1)])).start(request(stream=stream))
+    run = Runs(ChatClient(ScriptedModel("Hi"), advisors=[Silent(1)])).start(request_of(stream=stream))
 
     with pytest.raises(RuntimeError, match="without Completed"):
         await run.result()
@@ -175,7 +135,7 @@ async def test_a_tool_that_raises_an_order_to_end_more_ends_its_own_run_only(
 ) -> None:
     model = ScriptedModel(tool_calls(("leave", {})), "Hi")
     runs = Runs(ChatClient(model, tools=[failing("leave", kind())]))
-    broken = runs.start(request(stream=stream, conversation_id="c"))
+    broken = runs.start(request_of(stream=stream, conversation_id="c"))
 
     last = (await events(broken))[-1]
 
@@ -183,7 +143,7 @@ async def test_a_tool_that_raises_an_order_to_end_more_ends_its_own_run_only(
     assert isinstance(last.error, Escaped)
     assert isinstance(last.error.__cause__, kind)
     await asyncio.wait([broken.task])
-    assert (await runs.start(request(conversation_id="c")).result()).content == "Hi"
+    assert (await runs.start(request_of(stream=False, conversation_id="c")).result()).content == "Hi"
 
 
 async def test_a_failure_is_logged_once_with_its_run_and_a_fault_of_ours_with_its_place(
@@ -191,7 +151,7 @@ async def test_a_failure_is_logged_once_with_its_run_and_a_fault_of_ours_with_it
 ) -> None:
     runs = Runs(ChatClient(ScriptedModel(ModelUnavailable("connection refused"), KeyError("bug"))))
     for _ in range(2):
-        await asyncio.wait([runs.start(request()).task])
+        await asyncio.wait([runs.start(request_of(stream=False)).task])
 
     expected, ours = caplog.records
     assert (expected.levelno, expected.exc_info) == (logging.WARNING, None)
@@ -204,7 +164,7 @@ async def test_a_failure_is_logged_once_with_its_run_and_a_fault_of_ours_with_it
 
 
 async def test_answering_returns_with_the_models_first_event() -> None:
-    run = Runs(ChatClient(ScriptedModel("Hi"))).start(request(stream=True))
+    run = Runs(ChatClient(ScriptedModel("Hi"))).start(request_of(stream=True))
 
     await run.answering(timeout=10)
 
@@ -212,9 +172,9 @@ async def test_answering_returns_with_the_models_first_event() -> None:
 
 
 async def test_answering_gives_up_when_its_time_is_over() -> None:
-    gate = Gate()
-    run = Runs(ChatClient(ScriptedModel(gate))).start(request(stream=True))
-    await gate.reached.wait()
+    reply = Hesitant()
+    run = Runs(ChatClient(ScriptedModel(reply))).start(request_of(stream=True))
+    await reply.asked.wait()
 
     await run.answering(timeout=0)
 
@@ -224,14 +184,14 @@ async def test_answering_gives_up_when_its_time_is_over() -> None:
 
 
 async def test_answering_raises_what_happened_before_the_models_first_event() -> None:
-    run = Runs(ChatClient(ScriptedModel(ModelUnavailable("down")))).start(request(stream=True))
+    run = Runs(ChatClient(ScriptedModel(ModelUnavailable("down")))).start(request_of(stream=True))
 
     with pytest.raises(ModelUnavailable):
         await run.answering(timeout=10)
 
 
 async def test_answering_does_not_raise_what_happens_after_the_models_first_event() -> None:
-    run = Runs(ChatClient(ScriptedModel(Cut("half", ModelUnavailable("down"))))).start(request(stream=True))
+    run = Runs(ChatClient(ScriptedModel(Cut("half", ModelUnavailable("down"))))).start(request_of(stream=True))
     await asyncio.wait([run.task])
 
     await run.answering(timeout=10)
@@ -242,16 +202,16 @@ async def test_answering_does_not_raise_what_happens_after_the_models_first_even
 
 @both_modes
 async def test_cancelling_stops_the_model_call_and_keeps_what_was_done(*, stream: bool) -> None:
-    gate = Gate()
-    model = ScriptedModel(tool_calls(("add", {"a": 2, "b": 3})), gate, usage=Usage(1, 1, 2))
-    run = Runs(ChatClient(model, tools=[add])).start(request(stream=stream))
-    await gate.reached.wait()
+    reply = Hesitant()
+    model = ScriptedModel(tool_calls(("add", {"a": 2, "b": 3})), reply, usage=Usage(1, 1, 2))
+    run = Runs(ChatClient(model, tools=[add])).start(request_of(stream=stream))
+    await reply.asked.wait()
 
     run.cancel()
     run.cancel()
     answer = await run.result()
 
-    assert gate.left.is_set()
+    assert reply.cancelled.is_set()
     assert (await events(run))[-1] == RunCancelled(answer)
     assert (answer.finish_reason, answer.content) == (FinishReason.CANCELLED, "")
     assert [(ran.name, ran.arguments, ran.result) for ran in answer.tool_runs] == [("add", '{"a": 2, "b": 3}', "5")]
@@ -272,7 +232,7 @@ async def test_cancelling_stops_the_tools(*, stream: bool) -> None:
             stopped.set()
         return "never"
 
-    run = Runs(ChatClient(ScriptedModel(tool_calls(("endless", {}))), tools=[endless])).start(request(stream=stream))
+    run = Runs(ChatClient(ScriptedModel(tool_calls(("endless", {}))), tools=[endless])).start(request_of(stream=stream))
     await running.wait()
     run.cancel()
 
@@ -282,7 +242,7 @@ async def test_cancelling_stops_the_tools(*, stream: bool) -> None:
 
 async def test_a_run_cancelled_before_it_began_asks_nobody() -> None:
     model = ScriptedModel("Hi")
-    run = Runs(ChatClient(model)).start(request())
+    run = Runs(ChatClient(model)).start(request_of(stream=False))
 
     run.cancel()
 
@@ -291,7 +251,7 @@ async def test_a_run_cancelled_before_it_began_asks_nobody() -> None:
 
 
 async def test_cancelling_a_run_that_has_ended_changes_nothing() -> None:
-    run = Runs(ChatClient(ScriptedModel("Hi"))).start(request())
+    run = Runs(ChatClient(ScriptedModel("Hi"))).start(request_of(stream=False))
     await run.result()
 
     run.cancel()
@@ -302,11 +262,11 @@ async def test_cancelling_a_run_that_has_ended_changes_nothing() -> None:
 @pytest.mark.fault("M05")
 @both_modes
 async def test_nothing_of_a_cancelled_turn_is_remembered(*, stream: bool) -> None:
-    gate, memory = Gate(), InMemoryChatMemory()
-    model = ScriptedModel(tool_calls(("add", {"a": 2, "b": 3})), gate)
+    reply, memory = Hesitant(), InMemoryChatMemory()
+    model = ScriptedModel(tool_calls(("add", {"a": 2, "b": 3})), reply)
     client = ChatClient(model, tools=[add], advisors=[MemoryAdvisor(memory)])
-    run = Runs(client).start(request(stream=stream, conversation_id="c"))
-    await gate.reached.wait()
+    run = Runs(client).start(request_of(stream=stream, conversation_id="c"))
+    await reply.asked.wait()
 
     run.cancel()
     await run.result()
@@ -334,12 +294,12 @@ async def test_a_context_variable_set_in_an_advisor_can_be_reset_however_the_run
                 tenant.reset(token)
                 seen.append(tenant.get())
 
-    gate = Gate()
-    run = Runs(ChatClient(ScriptedModel(gate), advisors=[Scoped(1)])).start(request(stream=stream))
-    await gate.reached.wait()
+    reply = Hesitant()
+    run = Runs(ChatClient(ScriptedModel(reply), advisors=[Scoped(1)])).start(request_of(stream=stream))
+    await reply.asked.wait()
     if cancelled:
         run.cancel()
-    gate.go.set()
+    reply.go_on.set()
     await run.result()
 
     assert seen == ["nobody"]
@@ -351,131 +311,68 @@ async def test_a_context_variable_set_in_an_advisor_can_be_reset_however_the_run
 
 @pytest.mark.fault("M11")
 async def test_a_conversation_has_one_run_at_a_time() -> None:
-    gate = Gate()
-    runs = Runs(ChatClient(ScriptedModel(gate, "Hi")))
-    first = runs.start(request(conversation_id="c"))
+    reply = Hesitant()
+    runs = Runs(ChatClient(ScriptedModel(reply, "Hi")))
+    first = runs.start(request_of(stream=False, conversation_id="c"))
 
     with pytest.raises(ConversationBusy, match="'c'"):
-        runs.start(request(conversation_id="c"))
-    gate.go.set()
+        runs.start(request_of(stream=False, conversation_id="c"))
+    reply.go_on.set()
     await first.result()
 
-    assert (await runs.start(request(conversation_id="c")).result()).content == "Hi"
+    assert (await runs.start(request_of(stream=False, conversation_id="c")).result()).content == "Hi"
 
 
 async def test_runs_without_a_conversation_do_not_wait_for_each_other() -> None:
     runs = Runs(ChatClient(ScriptedModel(forever="Hi")))
 
-    answers = await asyncio.gather(*(runs.start(request()).result() for _ in range(10)))
+    answers = await asyncio.gather(*(runs.start(request_of(stream=False)).result() for _ in range(10)))
 
     assert len(answers) == 10
     assert runs.active == 0
 
 
 async def test_no_more_runs_than_may_go_at_once() -> None:
-    gate = Gate()
-    runs = Runs(ChatClient(ScriptedModel(gate)), max_active=1)
-    first = runs.start(request())
+    reply = Hesitant()
+    runs = Runs(ChatClient(ScriptedModel(reply)), max_active=1)
+    first = runs.start(request_of(stream=False))
 
     with pytest.raises(GatewayFull, match="as many as may"):
-        runs.start(request())
+        runs.start(request_of(stream=False))
 
-    gate.go.set()
+    reply.go_on.set()
     await first.result()
 
 
 async def test_draining_refuses_new_runs_and_lets_old_ones_end() -> None:
-    gate = Gate()
-    runs = Runs(ChatClient(ScriptedModel(gate)))
-    run = runs.start(request())
-    await gate.reached.wait()
+    reply = Hesitant()
+    runs = Runs(ChatClient(ScriptedModel(reply)))
+    run = runs.start(request_of(stream=False))
+    await reply.asked.wait()
 
     draining = asyncio.create_task(runs.drain(timeout=60))
     await asyncio.sleep(0)
     with pytest.raises(ShuttingDown):
-        runs.start(request())
-    gate.go.set()
+        runs.start(request_of(stream=False))
+    reply.go_on.set()
     await draining
 
     assert runs.draining
-    assert (await run.result()).content == "at last"
+    assert (await run.result()).content == "At last."
 
 
 async def test_draining_ends_what_does_not_end_in_time() -> None:
-    gate = Gate()
-    runs = Runs(ChatClient(ScriptedModel(gate)))
-    run = runs.start(request())
-    await gate.reached.wait()
+    reply = Hesitant()
+    runs = Runs(ChatClient(ScriptedModel(reply)))
+    run = runs.start(request_of(stream=False))
+    await reply.asked.wait()
 
     await runs.drain(timeout=0)
 
     with pytest.raises(ShuttingDown):
         await run.result()
-    assert (gate.left.is_set(), runs.active) == (True, 0)
+    assert (reply.cancelled.is_set(), runs.active) == (True, 0)
 
 
 async def test_draining_an_idle_gateway_returns_at_once() -> None:
     await Runs(ChatClient(ScriptedModel())).drain(timeout=60)
-
-
-# --- the fold
-
-
-REPLIES: st.SearchStrategy[Reply] = st.one_of(
-    st.text(max_size=30).map(AssistantMessage),
-    st.builds(AssistantMessage, st.text(max_size=20), reasoning=st.text(min_size=1, max_size=10)),
-)
-ROUNDS: st.SearchStrategy[Reply] = st.lists(
-    st.tuples(st.sampled_from(["add", "missing"]), st.fixed_dictionaries({"a": st.integers(0, 9), "b": st.integers()})),
-    min_size=1,
-    max_size=3,
-).map(lambda calls: tool_calls(*calls, content="Looking"))
-
-
-@pytest.mark.fault("M13")
-@given(st.lists(ROUNDS, max_size=3), REPLIES)
-def test_the_folded_stream_is_the_blocking_answer(rounds: list[Reply], last: Reply) -> None:
-    async def both() -> None:
-        answers: list[ChatResponse] = []
-        for stream in (False, True):
-            fold = Fold()
-            model = ScriptedModel(*rounds, last, usage=Usage(1, 2, 3))
-            run = Runs(ChatClient(model, tools=[add])).start(request(stream=stream))
-            answers.append(await run.result())
-            for event in await events(run):
-                if not isinstance(event, RunStarted | RunCompleted | RunCancelled | RunFailed):
-                    fold.add(event)
-        answers.append(fold.response(answers[1].finish_reason))
-        assert comparable(answers[0]) == comparable(answers[1]) == comparable(answers[2])
-
-    asyncio.run(both())
-
-
-def comparable(answer: ChatResponse) -> tuple[Any, ...]:
-    """An answer without what differs from run to run."""
-    timeless: Callable[[ToolRun], Any] = lambda run: (run.round, run.id, run.arguments, run.result, run.error)  # noqa: E731
-    message = answer.message
-    return (
-        (message.content, message.reasoning, message.tool_calls),
-        answer.finish_reason,
-        answer.usage,
-        answer.rounds,
-        [timeless(run) for run in answer.tool_runs],
-    )
-
-
-def test_a_result_whose_call_was_not_seen_is_kept() -> None:
-    fold = Fold()
-    fold.add(RoundStarted(2))
-    fold.add(ToolCallErrored("c", "t", "no", 1.0))
-
-    assert fold.response(FinishReason.CANCELLED).tool_runs == (ToolRun(2, "c", "t", "{}", None, "no", 1.0),)
-
-
-def test_calls_that_are_ready_give_their_arguments_to_the_result() -> None:
-    fold = Fold()
-    call = tool_calls(("add", {"a": 1})).tool_calls[0]
-    for event in (RoundStarted(1), ToolCallReady(call), ToolCallSucceeded(call.id, "add", "1", 2.0)):
-        fold.add(event)
-
-    assert fold.response(FinishReason.DEADLINE).tool_runs == (ToolRun(1, call.id, "add", '{"a": 1}', "1", None, 2.0),)

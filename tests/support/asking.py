@@ -7,9 +7,7 @@ from typing import Any
 
 from app.chat import Message
 from app.client import ChatClient
-from tests.support.chains import Asked, both_modes, collect, request_of
-
-__all__ = ["Asked", "ask", "both_modes"]
+from tests.support.chains import Asked, collect, request_of
 
 
 async def ask(

@@ -7,8 +7,6 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import pytest
-
 from app.chat import (
     Advisor,
     ChatEvent,
@@ -26,8 +24,6 @@ from app.chat import (
     chain,
     well_formed,
 )
-
-both_modes = pytest.mark.parametrize("stream", [False, True], ids=["call", "stream"])
 
 EventT = TypeVar("EventT")
 

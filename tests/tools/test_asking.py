@@ -11,7 +11,9 @@ from app.chat import FinishReason, Tool, ToolCallProgress
 from app.client import ChatClient
 from app.providers.embedded import DemoModel
 from app.tooling import discover
-from tests.support.asking import Asked, ask, both_modes
+from tests.support.asking import ask
+from tests.support.chains import Asked
+from tests.support.modes import both_modes
 
 
 @pytest.fixture(autouse=True)
