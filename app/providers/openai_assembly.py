@@ -15,14 +15,13 @@ from app.chat import (
     ChatResponse,
     Completed,
     FinishReason,
-    ModelProtocolError,
     ReasoningDelta,
     TextDelta,
     Usage,
 )
 from app.chat.messages import EMPTY
 from app.providers.openai_calls import ToolCallAssembly
-from app.providers.openai_errors import Scrub, error_in_answer, tells_of_an_error
+from app.providers.openai_errors import Scrub, error_in_answer, protocol_error, tells_of_an_error
 from app.providers.openai_parts import Part, parts_of
 from app.providers.openai_usage import usage_of
 from app.providers.profiles import Profile
@@ -124,10 +123,7 @@ class AnswerAssembly:
         for choice in own:
             yield from self._choose(choice, chunk)
         if self.size > self._max_answer:
-            raise ModelProtocolError(
-                f"The model server's answer is larger than the {self._max_answer} characters allowed.",
-                code="too_large",
-            )
+            raise protocol_error(f"an answer larger than the {self._max_answer} characters allowed", "too_large")
 
     def close(self) -> Iterator[ChatEvent]:
         """The answer has ended: the events still due, the last of them `Completed`.
@@ -136,7 +132,7 @@ class AnswerAssembly:
             ModelProtocolError: while iterating: a tool call has no name.
         """
         if self._tags:
-            yield from self._say(self._tags.close())
+            yield from self._tell(self._tags.close())
         yield from _told(ReasoningDelta, self._reasoning.close())
         yield from _told(TextDelta, self._text.close())
         self._refusal.close()
@@ -162,7 +158,7 @@ class AnswerAssembly:
             delta = _as_delta(choice["message"])
         self.begun = True
         if delta is not None and not isinstance(delta, dict):
-            raise _malformed(f"a delta that is a {type(delta).__name__}")
+            raise protocol_error(f"a delta that is a {type(delta).__name__}")
         if delta:
             yield from self._read(delta)
         if finish and isinstance(finish, str):
@@ -172,12 +168,12 @@ class AnswerAssembly:
         for field in REASONING_FIELDS:
             if said := delta.get(field):
                 self._reasoning_field = self._reasoning_field or field
-                yield from self._say(Part("reasoning", part.text) for part in parts_of(said))
+                yield from self._say(parts_of(said, "reasoning"))
                 break
         if content := delta.get("content"):
-            yield from self._say(self._parted(parts_of(content)))
+            yield from self._say(parts_of(content))
         if refusal := delta.get("refusal"):
-            yield from self._say(Part("refusal", part.text) for part in parts_of(refusal))
+            yield from self._say(parts_of(refusal, "refusal"))
         yield from self._call(delta.get("tool_calls") or [])
         if old := delta.get("function_call"):  # as it was before there were several
             yield from self._call({"function": old})
@@ -185,16 +181,13 @@ class AnswerAssembly:
             for field in self._profile.kept_fields & delta.keys():
                 self._keep(field, delta[field])
 
-    def _parted(self, parts: Iterable[Part]) -> Iterator[Part]:
-        for part in parts:
-            if self._tags and part.kind == "text":
-                yield from self._tags.feed(part.text)
-            else:
-                yield part
-
     def _say(self, parts: Iterable[Part]) -> Iterator[ChatEvent]:
         for part in parts:
             self._size += len(part.text)
+            yield from self._tell(self._tags.feed(part.text) if self._tags and part.kind == "text" else (part,))
+
+    def _tell(self, parts: Iterable[Part]) -> Iterator[ChatEvent]:
+        for part in parts:
             if part.kind == "text":
                 yield from _told(TextDelta, self._text.feed(part.text))
             elif part.kind == "reasoning":
@@ -207,15 +200,14 @@ class AnswerAssembly:
             fragments = [fragments]
         for fragment in fragments:
             if not isinstance(fragment, dict):
-                raise _malformed(f"a tool call that is a {type(fragment).__name__}")
+                raise protocol_error(f"a tool call that is a {type(fragment).__name__}")
             yield from self._calls.add(fragment)
 
     def _take_usage(self, chunk: Mapping[str, Any], own: list[dict[str, Any]]) -> bool:
-        beside = chunk.get("x_groq")
-        places = [chunk.get("usage"), *(choice.get("usage") for choice in own)]
-        if isinstance(beside, dict):
-            places.append(beside.get("usage"))
-        usage = next((found for place in places if (found := usage_of(place))), None)
+        usage = None
+        for place in (chunk, *own, chunk.get("x_groq")):
+            if isinstance(place, dict) and (usage := usage_of(place.get("usage"))):
+                break
         if usage and (self._usage is None or usage.input_tokens or usage.output_tokens or usage.total_tokens):
             self._usage = usage  # the last one that says something: totals grow, they are not added up
         return usage is not None
@@ -248,7 +240,3 @@ def _told(kind: type[TextDelta | ReasoningDelta], text: str) -> Iterator[ChatEve
 
 def _said(value: Any) -> str | None:
     return whole_characters(value).strip() or None if isinstance(value, str) else None
-
-
-def _malformed(what: str) -> ModelProtocolError:
-    return ModelProtocolError(f"The model server sent {what}.", code="malformed")

@@ -22,8 +22,9 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from app.chat import ChatEvent, ModelProtocolError, ToolCall, ToolCallArguments, ToolCallReady, ToolCallStarted
+from app.chat import ChatEvent, ToolCall, ToolCallArguments, ToolCallReady, ToolCallStarted
 from app.chat.messages import EMPTY
+from app.providers.openai_errors import protocol_error
 from app.providers.text_channel import TextChannel
 from app.providers.wire_json import encode, whole_characters
 
@@ -58,7 +59,7 @@ class ToolCallAssembly:
         if function is None:
             function = {}
         elif not isinstance(function, dict):
-            raise _malformed(f"a tool call whose function is a {type(function).__name__}")
+            raise protocol_error(f"a tool call whose function is a {type(function).__name__}")
         index = fragment.get("index")
         index = index if isinstance(index, int | str) else None
         call_id, name = _text(fragment.get("id"), "id"), _text(function.get("name"), "name")
@@ -92,7 +93,7 @@ class ToolCallAssembly:
             self._calls = [call for call in self._calls if call.name]
         for call in self._calls:
             if not call.name:
-                raise _malformed("a tool call without a name")
+                raise protocol_error("a tool call without a name")
             call.id = call.id or self._unique("")
             yield from call.close()
         if not cut:
@@ -129,6 +130,7 @@ class _OpenCall:
         self.name = ""
         self._extra: dict[str, Any] = {}
         self._arguments = channel
+        self._length = 0
         self._untold: list[str] = []
         self._closing = _ClosingBrace()
         self._unscanned: list[str] = []
@@ -147,7 +149,10 @@ class _OpenCall:
 
     def is_repeated_by(self, arguments: str) -> bool:
         """Whether a fragment of this call brings nothing new: the whole call is sent once more at its end."""
-        return self.is_closed() and (not arguments or arguments == self._arguments.text)
+        if not self.is_closed():
+            return False
+        # lengths first: fragment by fragment, the whole text costs its length every time
+        return not arguments or (len(arguments) == self._length and arguments == self._arguments.text)
 
     def is_closed(self) -> bool:
         """Whether the arguments so far are a whole JSON object. Each character is looked at once."""
@@ -162,6 +167,7 @@ class _OpenCall:
     def grow(self, name: str, arguments: str) -> Iterator[ChatEvent]:
         self.name = self.name or name
         if arguments:
+            self._length += len(arguments)
             self._unscanned.append(arguments)
             self._untold.append(self._arguments.feed(arguments))
         if self.id and self.name:
@@ -234,7 +240,7 @@ def _text(value: Any, field: str) -> str:
         return ""
     if isinstance(value, str | int):
         return whole_characters(str(value)).strip()
-    raise _malformed(f"a tool call whose {field} is a {type(value).__name__}")
+    raise protocol_error(f"a tool call whose {field} is a {type(value).__name__}")
 
 
 def _arguments(value: Any) -> str:
@@ -245,8 +251,4 @@ def _arguments(value: Any) -> str:
     try:
         return encode(value)
     except ValueError as error:
-        raise _malformed(f"arguments of a tool call {error}") from None
-
-
-def _malformed(what: str) -> ModelProtocolError:
-    return ModelProtocolError(f"The model server sent {what}.", code="malformed")
+        raise protocol_error(f"arguments of a tool call {error}") from None

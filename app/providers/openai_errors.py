@@ -16,7 +16,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 
-from app.chat import ModelError, ModelRateLimited, ModelRejected, ModelUnavailable
+from app.chat import ModelError, ModelProtocolError, ModelRateLimited, ModelRejected, ModelUnavailable
 from app.providers.wire_json import decode, encode, whole_characters
 
 Scrub = Callable[[str], str]
@@ -77,6 +77,11 @@ def error_of_status(
 def error_in_answer(payload: Any, scrub: Scrub) -> ModelError:
     """The error that an answer of status 200 holds in `payload`. Its own number, if any, is taken for the status."""
     return _judged(_details(payload), None, scrub, None)
+
+
+def protocol_error(what: str, code: str = "malformed") -> ModelProtocolError:
+    """The error for an answer that cannot be used: the model server sent `what`."""
+    return ModelProtocolError(f"The model server sent {what}.", code=code)
 
 
 def tells_of_an_error(payload: Mapping[str, Any]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from app.chat import ModelProtocolError
+from app.providers.openai_errors import protocol_error
 
 PartKind: TypeAlias = Literal["text", "reasoning", "refusal"]
 
@@ -39,4 +39,4 @@ def parts_of(content: Any, kind: PartKind = "text", depth: int = 0) -> Iterator[
         said = next((content[key] for key in _TEXT_KEYS if content.get(key)), None)
         yield from parts_of(said, kind, depth + 1)
     else:
-        raise ModelProtocolError(f"The model server sent content that is a {type(content).__name__}.", code="malformed")
+        raise protocol_error(f"content that is a {type(content).__name__}")

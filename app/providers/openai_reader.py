@@ -23,7 +23,14 @@ from typing import Any, Literal
 from app.chat import ChatEvent, ModelProtocolError
 from app.chat.messages import EMPTY
 from app.providers.openai_assembly import AnswerAssembly
-from app.providers.openai_errors import BASE_URL_HINT, Scrub, error_in_answer, excerpt, tells_of_an_error
+from app.providers.openai_errors import (
+    BASE_URL_HINT,
+    Scrub,
+    error_in_answer,
+    excerpt,
+    protocol_error,
+    tells_of_an_error,
+)
 from app.providers.profiles import Profile
 from app.providers.scrubbing import Scrubber
 from app.providers.sse import ServerSentEvent, SseDecoder
@@ -94,7 +101,7 @@ class ChatCompletionReader:
         if self._kind == "json":
             self._body += chunk
             if len(self._body) > self._max_answer:
-                raise _broken("too_large", f"an answer larger than the {self._max_answer} bytes allowed")
+                raise protocol_error(f"an answer larger than the {self._max_answer} bytes allowed", "too_large")
             return
         if not self._answer.begun and len(self._body) < _SHOWN:
             self._body += chunk[:_SHOWN]
@@ -154,7 +161,7 @@ class ChatCompletionReader:
                 yield from self._answer.add(chunk)
             elif chunk is not None and not event.cut:
                 shown = excerpt(data, self._scrub, 120)
-                raise _broken("malformed", f"an event that is no chunk of a chat completion: {shown}")
+                raise protocol_error(f"an event that is no chunk of a chat completion: {shown}")
 
     def _whole_body(self) -> dict[str, Any]:
         body = bytes(self._body)
@@ -173,24 +180,22 @@ class ChatCompletionReader:
 
     def _unreadable(self, body: bytes) -> ModelProtocolError:
         if is_cut(body):
-            return _broken("truncated", "half a JSON body: the connection ended early")
-        return _broken("malformed", f"a body that is neither JSON nor a stream: {excerpt(body, self._scrub, 120)}")
+            return protocol_error("half a JSON body: the connection ended early", "truncated")
+        return protocol_error(f"a body that is neither JSON nor a stream: {excerpt(body, self._scrub, 120)}")
 
     def _end(self, *, marked: bool) -> Iterator[ChatEvent]:
         answer = self._answer
         if self.done:
             return
         if not answer.begun or (marked and not answer.finished and not answer.size):
-            raise _broken("empty", "an empty answer: no text, no tool call, no finish reason")
+            raise protocol_error("an empty answer: no text, no tool call, no finish reason", "empty")
         if not answer.finished and not (answer.is_whole and (marked or answer.ends_in_usage)):
-            raise _broken("truncated", "half an answer: it ended without a finish reason")
+            raise protocol_error("half an answer: it ended without a finish reason", "truncated")
         self.done = True
         yield from answer.close()
 
     def _not_a_completion(self) -> ModelProtocolError:
         shown = excerpt(bytes(self._body), self._scrub, 200)
-        return _broken("not_a_completion", f"something else than a chat completion; {BASE_URL_HINT}. It began: {shown}")
-
-
-def _broken(code: str, what: str) -> ModelProtocolError:
-    return ModelProtocolError(f"The model server sent {what}.", code=code)
+        return protocol_error(
+            f"something else than a chat completion; {BASE_URL_HINT}. It began: {shown}", "not_a_completion"
+        )

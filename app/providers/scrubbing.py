@@ -99,12 +99,11 @@ class StreamMask:
         return held
 
     def _masked(self, text: str, sent: int) -> str:
-        at = text.find(self._secret)
-        while at >= 0:
-            before = text[: max(at, sent)]  # what was sent stays: three characters at most
-            text = before + MASK + text[at + len(self._secret) :]
-            at = text.find(self._secret, len(before) + len(MASK))
-        return text
+        before, found, after = text.partition(self._secret)
+        if not found:
+            return text
+        begun = text[len(before) : sent]  # what was sent stays: three characters at most
+        return before + begun + MASK + after.replace(self._secret, MASK)
 
     def _begun(self, text: str, sent: int) -> int:
         """How many characters at the end of `text` may be the beginning of the secret."""

@@ -16,19 +16,23 @@ class ThinkTags:
     """
 
     def __init__(self) -> None:
-        self._held = ""
+        self._held: list[str] = []
         self._state = "before"
 
     def feed(self, piece: str) -> Iterator[Part]:
         """What can be told apart by now."""
-        text, self._held = self._held + piece, ""
+        self._held.append(piece)
+        if self._state == "before" and piece.isspace():
+            return  # not joined piece by piece: white space may go on for long
+        text = "".join(self._held)
+        self._held.clear()
         if self._state == "before":
             begun = text.lstrip()
             if begun.startswith(_OPEN):
                 self._state = "thinking"
                 text = begun[len(_OPEN) :]
             elif _OPEN.startswith(begun):
-                self._held, text = text, ""
+                self._held, text = [text], ""
             else:
                 self._state = "after"
         if self._state == "thinking":
@@ -37,7 +41,7 @@ class ThinkTags:
                 self._state = "after"
             else:
                 keep = _beginning_of_tag(thought)
-                self._held, thought = thought[len(thought) - keep :], thought[: len(thought) - keep]
+                self._held, thought = [thought[len(thought) - keep :]], thought[: len(thought) - keep]
             if thought:
                 yield Part("reasoning", thought)
         if text:
@@ -45,9 +49,9 @@ class ThinkTags:
 
     def close(self) -> Iterator[Part]:
         """What was held back for a tag that never came whole."""
-        if self._held:
-            yield Part("reasoning" if self._state == "thinking" else "text", self._held)
-            self._held = ""
+        if held := "".join(self._held):
+            yield Part("reasoning" if self._state == "thinking" else "text", held)
+            self._held.clear()
 
 
 def _beginning_of_tag(text: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -20,11 +21,13 @@ from app.chat import (
     ToolCallStarted,
 )
 from app.providers.openai_reader import ChatCompletionReader
+from app.providers.profiles import Profile
 from tests.support.chunks import DONE, call, calls, chunk, completion, event, stream, text_stream, usage_chunk
 from tests.support.reading import WAYS, Reading, cut, read, read_pieces
 
 in_every_way = pytest.mark.parametrize("way", WAYS)
 HALF = chunk({"content": "Half a"})
+END = chunk(finish="stop")
 
 
 @in_every_way
@@ -254,6 +257,9 @@ def test_a_note_that_is_no_error_is_let_by(note: Any) -> None:
             stream(*[calls(call("f", call_id="a", x="y" * 60))] * 10), {"max_answer": 500}, id="fields of calls"
         ),
         pytest.param(stream(*[chunk({"reasoning_details": ["x" * 60]})] * 10), {"max_answer": 500}, id="kept fields"),
+        pytest.param(
+            text_stream(*[" " * 60] * 10), {"max_answer": 500, "profile": Profile(think_tags=True)}, id="white space"
+        ),
         pytest.param(completion("x" * 600), {"max_answer": 500}, id="a completion"),
     ],
 )
@@ -272,6 +278,29 @@ def test_large_answers_are_read_with_the_default_caps() -> None:
 
     assert read(text_stream(large)).response.content == large
     assert read(stream(*many, chunk(finish="stop"))).response.content == "ab" * 5000
+
+
+@pytest.mark.fault("U37")
+@pytest.mark.parametrize(
+    ("body", "options"),
+    [
+        pytest.param(text_stream("secret-key-0123456789" * 80_000), {"secrets": ["secret-key-0123456789"]}, id="a key"),
+        pytest.param(
+            stream(event(chunk({"content": " " * 50})) * 20_000, END),
+            {"profile": Profile(think_tags=True)},
+            id="white space before tags",
+        ),
+        pytest.param(
+            stream(calls(call("f", "{}", call_id="a")), event(calls(call(None, " " * 50, call_id="a"))) * 20_000, END),
+            {},
+            id="white space after arguments",
+        ),
+    ],
+)
+def test_what_a_server_repeats_without_end_costs_no_more_than_its_length(body: bytes, options: Any) -> None:
+    before = time.process_time()
+    assert read(body, **options).error is None
+    assert time.process_time() - before < 3, "it takes less than half a second, and more than five if all is read again"
 
 
 @in_every_way
