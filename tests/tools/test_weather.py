@@ -208,3 +208,28 @@ async def test_a_service_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPat
 
     with pytest.raises(ToolFailed, match="cannot be reached"):
         await get_weather("Paris", ToolContext())
+
+
+@pytest.mark.server
+@pytest.mark.fault("X04")
+@pytest.mark.parametrize(
+    "city", ["http://169.254.169.254/latest", "//127.0.0.1:1/x", "../../admin", "Paris&name=Oslo#", "@127.0.0.1"]
+)
+async def test_a_city_is_only_ever_a_query_to_the_operators_own_service(
+    monkeypatch: pytest.MonkeyPatch, city: str
+) -> None:
+    async with running(monkeypatch, search=PARIS, forecast=FORECAST) as service:
+        await get_weather(city, ToolContext())
+
+    assert [path for path, _ in service.asked] == ["/v1/search", "/v1/forecast"]
+    assert service.asked[0][1]["name"] == [city]
+
+
+@pytest.mark.server
+@pytest.mark.fault("X04")
+async def test_the_service_cannot_send_the_tool_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(monkeypatch, search=302, forecast=FORECAST) as service:
+        with pytest.raises(ToolFailed, match="status 302"):
+            await get_weather("Paris", ToolContext())
+
+    assert [path for path, _ in service.asked] == ["/v1/search"]
