@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
+from http.cookiejar import DefaultCookiePolicy
 from typing import Any, cast
 
 import httpx2
@@ -29,6 +30,8 @@ class OpenAITransport:
 
     def __init__(self, client: AsyncOpenAI) -> None:
         self._client = client
+        # The SDK has no option for it. All callers share the client: what is set for one must not go with another.
+        client._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # noqa: SLF001
         self._closing: set[asyncio.Task[None]] = set()
 
     @property
@@ -63,6 +66,8 @@ class OpenAITransport:
             raise _unreachable(error.__cause__ or error) from None  # the cause may hold the key
         except OpenAIError as error:
             raise _unreachable(error) from None
+        except (httpx2.HTTPError, OSError):  # in the body of an error, which the client reads before it raises
+            raise _broken() from None
         return _Response(cast("httpx2.Response", response), self._closing)
 
     async def aclose(self) -> None:
@@ -90,15 +95,17 @@ class _Response:
         try:
             return await anext(self._pieces, b"")
         except (httpx2.HTTPError, OSError):
-            raise ModelProtocolError(
-                "The connection to the model server broke in the middle of its answer.", code="truncated"
-            ) from None
+            raise _broken() from None
 
     async def aclose(self) -> None:
         closing = asyncio.ensure_future(self._response.aclose())  # goes on where the caller is cancelled once more
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
         await asyncio.shield(closing)
+
+
+def _broken() -> ModelProtocolError:
+    return ModelProtocolError("The connection to the model server broke in the middle of its answer.", code="truncated")
 
 
 def _unreachable(error: BaseException) -> ModelUnavailable:
