@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).parent
@@ -49,6 +50,7 @@ HEAD = """<!-- Written by `python -m tests.tables`; a test holds it to the marke
 """
 
 
+@cache
 def marked(marker: str) -> dict[int | str, list[str]]:
     """The tests that carry `@pytest.mark.<marker>(…)`, by each of the marker's values."""
     found: dict[int | str, list[str]] = defaultdict(list)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,12 @@ LONGEST = 330
 VAGUE = {"utils", "util", "helper", "helpers", "misc", "common", "base", "core"}
 SILENCED = re.compile(r"#\s*(noqa|type:\s*ignore|pragma:\s*no)")
 WITH_REASON = re.compile(r"#\s*(noqa: [A-Z]+\d+(, ?[A-Z]+\d+)*|type: ignore\[[\w, -]+\]|pragma: no \w+)\s+(#|-) \S+")
+
+
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """The syntax of a file."""
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
 def named(path: Path) -> str:
@@ -63,8 +70,8 @@ def test_middleware_is_plain_asgi() -> None:
     assert users == [], "it hides disconnects and breaks context variables"
 
 
-def _sleeps(tree: ast.AST) -> Iterator[int]:
-    for node in ast.walk(tree):
+def _sleeps(path: Path) -> Iterator[int]:
+    for node in nodes(path):
         match node:
             case ast.Call(func=ast.Attribute(attr="sleep") | ast.Name(id="sleep"), args=[ast.Constant(value=0)]):
                 continue
@@ -75,14 +82,14 @@ def _sleeps(tree: ast.AST) -> Iterator[int]:
 def test_no_test_sleeps() -> None:
     tests = [path for path in CODE if path.name.startswith("test_")]
 
-    assert [f"{named(path)}:{line}" for path in tests for line in _sleeps(ast.parse(path.read_text("utf-8")))] == []
+    assert [f"{named(path)}:{line}" for path in tests for line in _sleeps(path)] == []
 
 
 def test_every_test_is_named_by_a_sentence() -> None:
     names = [
         f"{named(path)}::{node.name}"
         for path in CODE
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
     ]
 
@@ -91,45 +98,44 @@ def test_every_test_is_named_by_a_sentence() -> None:
 
 def test_every_setting_is_read_where_the_gateway_is_put_together() -> None:
     wiring = [REPOSITORY / "app" / name for name in ("main.py", "__main__.py", "settings.py", "startup.py")]
-    read = {
-        node.attr
-        for path in wiring
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Attribute)
-    }
+    read = {node.attr for path in wiring for node in nodes(path) if isinstance(node, ast.Attribute)}
     read_elsewhere = {("model", "api_key_file"): "by its validator", ("model", "profile"): "as a whole"}
 
     unread = [key for key, _ in fields(Settings) if key[-1] not in read and key[:2] not in read_elsewhere]
     assert unread == []
 
 
-IMPORT_EVERYTHING = """
-import importlib, pkgutil, app
+IMPORTS = """
+import importlib, pkgutil, sys
+import app.main
+print(*{name.partition('.')[0] for name in sys.modules})
 for module in pkgutil.walk_packages(app.__path__, "app."):
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)
+print(*{name.partition('.')[0] for name in sys.modules})
 """
 
 
-def modules_after(code: str) -> set[str]:
-    """The top-level modules that are there after some code has run in an empty environment."""
-    code += "\nimport sys\nprint(*{name.partition('.')[0] for name in sys.modules})"
+@pytest.fixture(scope="module")
+def imported() -> list[set[str]]:
+    """The packages that are there in an empty environment after `import app.main`, and after all modules of ours."""
     done = subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, "-c", code], cwd=REPOSITORY, env={}, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", IMPORTS], cwd=REPOSITORY, env={}, capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    return set(done.stdout.split())
+    return [set(line.split()) for line in done.stdout.splitlines()]
 
 
-def test_every_module_can_be_imported_in_an_empty_environment_and_none_imports_the_users_tools() -> None:
-    modules = modules_after(IMPORT_EVERYTHING)
+def test_every_module_can_be_imported_in_an_empty_environment_and_none_imports_the_users_tools(
+    imported: list[set[str]],
+) -> None:
+    assert "app" in imported[1]
+    assert "tools" not in imported[1]
 
-    assert "app" in modules
-    assert "tools" not in modules
 
-
-def test_the_openai_package_is_not_imported_before_it_is_needed() -> None:
-    assert "openai" not in modules_after("import app.main"), "it costs most of a second"
+def test_the_openai_package_is_not_imported_before_it_is_needed(imported: list[set[str]]) -> None:
+    assert "app" in imported[0]
+    assert "openai" not in imported[0], "it costs most of a second"
 
 
 @pytest.mark.parametrize(
