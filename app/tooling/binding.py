@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from app.chat import ToolContext
 from app.tooling.arguments import decode, fit, write_json
 from app.tooling.compiling import compile_function
+from app.tooling.handwritten import SchemaCheck
 from app.tooling.problems import Problems, add_validation_errors
 from app.tooling.schema_tree import Schema, SchemaView
 from app.tooling.signature import Function, Signature
@@ -103,17 +104,17 @@ class OverriddenBinding:
     What the schema allows and the function does not know is not passed.
 
     Args:
-        checked: by the schema.
+        check: of the schema.
         called: the function.
     """
 
-    def __init__(self, checked: Binding, called: FunctionBinding) -> None:
-        self._checked = checked
+    def __init__(self, check: SchemaCheck, called: FunctionBinding) -> None:
+        self.schema = check.schema
+        self._check = check
         self._called = called
-        self.schema: Schema = checked.schema
 
     def bind(self, arguments: str, context: ToolContext, tool: str) -> Callable[[], Any]:
         """See `Binding.bind`."""
-        accepted: Mapping[str, Any] = self._checked.bind(arguments, context, tool)()
-        known = {name: value for name, value in accepted.items() if name in self._called.schema["properties"]}
+        checked = self._check.checked(arguments, tool)
+        known = {name: value for name, value in checked.items() if name in self._called.schema["properties"]}
         return self._called.bind_decoded(known, context, tool)

@@ -23,7 +23,7 @@ from typing import Any
 from app.chat import ConfigurationError, ToolContext, ToolDefinition, ToolError, ToolMetadata
 from app.tooling.binding import Binding, FunctionBinding, OverriddenBinding
 from app.tooling.decorator import ResultConverter, ToolOptions, options_of
-from app.tooling.handwritten import SchemaBinding, accept
+from app.tooling.handwritten import SchemaBinding, SchemaCheck
 from app.tooling.results import DONE, to_text
 from app.tooling.signature import (
     Function,
@@ -127,7 +127,7 @@ class ToolCallback:
         own = FunctionBinding(function, signature, documentation.parameters)
         binding: Binding = own
         if input_schema is not None:
-            binding = OverriddenBinding(SchemaBinding(input_schema, accept, place_of(function)), own)
+            binding = OverriddenBinding(SchemaCheck(input_schema, place_of(function)), own)
         definition = ToolDefinition(
             named, options.description or documentation.description or _words(named), binding.schema
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from app.chat import ConfigurationError, ToolContext
@@ -14,47 +14,71 @@ from app.tooling.schema_tree import Schema, SchemaView, subschemas
 from app.tooling.signature import MISSING, Function, read_signature, wrong
 
 
-class SchemaBinding:
-    """Arguments as a JSON Schema says, given to a function as one mapping.
+class SchemaCheck:
+    """Holds arguments to a JSON Schema.
 
     Args:
         schema: an object schema (2020-12), whose references point into itself.
-        function: called with the arguments as a mapping of decoded JSON. A parameter annotated with `ToolContext`
-            gets the context.
         source: where the schema was written, for messages.
 
     Raises:
-        ConfigurationError: the schema is none, or the function does not take one mapping.
+        ConfigurationError: the schema is none.
     """
 
-    def __init__(self, schema: Schema, function: Function, source: str) -> None:
+    def __init__(self, schema: Schema, source: str) -> None:
         from jsonschema import Draft202012Validator  # noqa: PLC0415 - only schemas written by hand need it
         from referencing import Registry  # noqa: PLC0415
 
-        self.schema: Schema = schema
-        self._function = function
+        self.schema = schema
         self._view = SchemaView(schema)
-        self._contexts = _contexts(function)
         _check_schema(schema, self._view, source)
         self._validator = Draft202012Validator(schema, registry=Registry())  # an empty one: nothing is fetched
 
-    def bind(self, arguments: str, context: ToolContext, tool: str) -> Callable[[], Any]:
-        """See `Binding.bind`."""
+    def checked(self, arguments: str, tool: str) -> dict[str, Any]:
+        """The arguments of a call as decoded JSON.
+
+        Args:
+            arguments: JSON as the model wrote it.
+            tool: the tool's name, for the error.
+
+        Raises:
+            ToolArgumentsInvalid: they do not fit.
+        """
         problems = Problems()
         fitting = fit(decode(arguments, tool), self._view, self.schema, problems)
-        clean = json.loads(write_json(fitting))
+        clean: dict[str, Any] = json.loads(write_json(fitting))
         try:
             add_schema_errors(problems, self._validator.iter_errors(clean), self._view)
         except RecursionError:  # jsonschema takes several frames for every keyword on the way down
             raise invalid(tool, "are nested too deeply for their schema") from None
         if problems:
             raise problems.error(tool)
-        return functools.partial(self._function, clean, **dict.fromkeys(self._contexts, context))
+        return clean
 
 
-def accept(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The arguments as they are: the function of a binding that is there for its check."""
-    return arguments
+class SchemaBinding:
+    """Arguments as a JSON Schema says, given to a function as one mapping.
+
+    Args:
+        schema: see `SchemaCheck`.
+        function: called with the arguments as a mapping of decoded JSON. A parameter annotated with `ToolContext`
+            gets the context.
+        source: see `SchemaCheck`.
+
+    Raises:
+        ConfigurationError: the schema is none, or the function does not take one mapping.
+    """
+
+    def __init__(self, schema: Schema, function: Function, source: str) -> None:
+        self.schema = schema
+        self._check = SchemaCheck(schema, source)
+        self._function = function
+        self._contexts = _contexts(function)
+
+    def bind(self, arguments: str, context: ToolContext, tool: str) -> Callable[[], Any]:
+        """See `Binding.bind`."""
+        checked = self._check.checked(arguments, tool)
+        return functools.partial(self._function, checked, **dict.fromkeys(self._contexts, context))
 
 
 def _contexts(function: Function) -> tuple[str, ...]:

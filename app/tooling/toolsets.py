@@ -36,7 +36,7 @@ def flatten_tools(*things: Any, threads: ToolThreads | None = None) -> tuple[Too
     Raises:
         ConfigurationError: two different tools have one name, a thing holds no tools, or a function cannot be a tool.
     """
-    tools = unique(tool for thing in things for tool in _tools_of(thing, threads))
+    tools = unique(tool for thing in things for tool in _tools_of(thing, threads, ask=True))
     if clashes := name_clashes(tools):
         raise ConfigurationError("\n".join(clashes))
     return tools
@@ -55,7 +55,7 @@ def settled_tools(*things: Any, threads: ToolThreads | None = None) -> tuple[Any
     Raises:
         ConfigurationError: see `flatten_tools`; of providers only what can be seen without asking them.
     """
-    settled = tuple(one for thing in things for one in _settled(thing, threads))
+    settled = tuple(one for thing in things for one in _tools_of(thing, threads, ask=False))
     flatten_tools(*filter(is_tool, settled))
     return settled
 
@@ -118,7 +118,8 @@ def name_clashes(tools: Iterable[Tool]) -> list[str]:
     ]
 
 
-def _tools_of(thing: Any, threads: ToolThreads | None) -> Iterator[Tool]:
+def _tools_of(thing: Any, threads: ToolThreads | None, *, ask: bool) -> Iterator[Any]:
+    """The tools of a thing; its providers are asked for theirs, or are themselves among what is found."""
     options = options_of(thing)
     if is_tool(thing):
         yield thing
@@ -128,24 +129,13 @@ def _tools_of(thing: Any, threads: ToolThreads | None) -> Iterator[Tool]:
         yield from _methods_of(thing, threads)
     elif _is_collection(thing):
         for item in thing:
-            yield from _tools_of(item, threads)
+            yield from _tools_of(item, threads, ask=ask)
     elif callable(thing) and not isinstance(thing, type):
-        yield from _provided_by(thing, threads)
+        _check_provider(thing)
+        yield from _provided_by(thing, threads) if ask else (thing,)
     else:
         what = f"the class {thing.__qualname__}" if isinstance(thing, type) else f"{type(thing).__qualname__} object"
         raise ConfigurationError(f"{what} holds no tools: mark methods or functions with @tool")
-
-
-def _settled(thing: Any, threads: ToolThreads | None) -> Iterator[Any]:
-    holds_tools = is_tool(thing) or options_of(thing) is not None or bool(marked_methods(_class_of(thing)))
-    if not holds_tools and _is_collection(thing):
-        for item in thing:
-            yield from _settled(item, threads)
-    elif not holds_tools and callable(thing) and not isinstance(thing, type):
-        _check_provider(thing)
-        yield thing
-    else:
-        yield from _tools_of(thing, threads)
 
 
 def _is_collection(thing: Any) -> bool:
@@ -178,9 +168,8 @@ def _check_provider(provider: Any) -> None:
 
 
 def _provided_by(provider: Any, threads: ToolThreads | None) -> Iterator[Tool]:
-    _check_provider(provider)
     try:
-        yield from _tools_of(provider(), threads)
+        yield from _tools_of(provider(), threads, ask=True)
     except ConfigurationError as error:
         raise ConfigurationError(f"{error} (from the provider {name_of(provider)} at {place_of(provider)})") from error
 
