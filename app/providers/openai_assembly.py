@@ -25,6 +25,7 @@ from app.providers.openai_errors import Scrub, error_in_answer, protocol_error, 
 from app.providers.openai_parts import Part, parts_of
 from app.providers.openai_usage import usage_of
 from app.providers.profiles import Profile
+from app.providers.scrubbing import masked
 from app.providers.text_channel import TextChannel
 from app.providers.think_tags import ThinkTags
 from app.providers.wire_json import whole_characters
@@ -71,6 +72,7 @@ class AnswerAssembly:
     ) -> None:
         self._profile = profile
         self._scrub = scrub
+        self._secrets = secrets
         self._max_answer = max_answer
         self._extra = extra
         self._text, self._reasoning, self._refusal = (TextChannel(secrets) for _ in range(3))
@@ -145,8 +147,9 @@ class AnswerAssembly:
         if reasoning and self._reasoning_field:
             self._kept[self._reasoning_field] = reasoning
         message = AssistantMessage(self._text.text, calls, reasoning, self._refusal.text or None, self._kept or EMPTY)
+        model, answer_id = (label and masked(label, self._secrets) for label in (self._model, self._id))
         yield Completed(
-            ChatResponse.of_call(message, reason, self._usage, model=self._model, id=self._id, extra=self._extra)
+            ChatResponse.of_call(message, reason, self._usage, model=model, id=answer_id, extra=self._extra)
         )
 
     def _choose(self, choice: Mapping[str, Any], chunk: Mapping[str, Any]) -> Iterator[ChatEvent]:

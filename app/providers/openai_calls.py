@@ -25,6 +25,7 @@ from typing import Any
 from app.chat import ChatEvent, ToolCall, ToolCallArguments, ToolCallReady, ToolCallStarted
 from app.chat.messages import EMPTY
 from app.providers.openai_errors import protocol_error
+from app.providers.scrubbing import masked
 from app.providers.text_channel import TextChannel
 from app.providers.wire_json import encode, whole_characters
 
@@ -38,7 +39,7 @@ class ToolCallAssembly:
     """All calls of one answer, in the order in which they began.
 
     Args:
-        secrets: masked in arguments, see `StreamMask`.
+        secrets: masked in ids, names and arguments, see `StreamMask`.
     """
 
     def __init__(self, secrets: Collection[str] = ()) -> None:
@@ -62,7 +63,7 @@ class ToolCallAssembly:
             raise protocol_error(f"a tool call whose function is a {type(function).__name__}")
         index = fragment.get("index")
         index = index if isinstance(index, int | str) else None
-        call_id, name = _text(fragment.get("id"), "id"), _text(function.get("name"), "name")
+        call_id, name = self._label(fragment.get("id"), "id"), self._label(function.get("name"), "name")
         arguments = _arguments(function.get("arguments"))
         call = self._find(index, call_id, name, arguments)
         if call_id and not call.sent_id:
@@ -113,6 +114,9 @@ class ToolCallAssembly:
             self._calls.append(call)
             self.size += _CALL_WEIGHT
         return call
+
+    def _label(self, value: Any, field: str) -> str:
+        return masked(_text(value, field), self._secrets)
 
     def _unique(self, call_id: str) -> str:
         if not call_id or call_id in self._ids:

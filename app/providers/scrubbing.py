@@ -13,7 +13,11 @@ from urllib.parse import quote
 MASK = "***"
 
 _SHORT = 8
-"""Below this length a secret may be a placeholder word ("ollama"): it is masked in errors only, as a whole word."""
+"""Below this length a secret may be part of a word: errors mask it as a whole word only."""
+_WORDS = 16
+"""Below this length a secret of letters only may be a placeholder ("ollama") that answers use as a word."""
+_NUMBERS = 6
+"""Below this length a secret of any other kind may be a number or a name that answers use."""
 
 _PATTERNS = (
     (re.compile(r"(://)[^/\s@'\"]+@"), rf"\1{MASK}@"),
@@ -62,19 +66,31 @@ def _exactly(secret: str) -> str:
     return pattern if len(secret) >= _SHORT else rf"(?<!\w){pattern}(?!\w)"
 
 
+def masked(text: str, secrets: Iterable[str]) -> str:
+    """A text that came whole, such as an id, without what a `StreamMask` of each secret would mask."""
+    for secret in filter(_is_recognisable, secrets):
+        text = text.replace(secret, MASK)
+    return text
+
+
+def _is_recognisable(secret: str) -> bool:
+    """Whether what looks like a secret in an answer is one, and no word or number that answers may use."""
+    return len(secret) >= (_WORDS if secret.isalpha() else _NUMBERS)
+
+
 class StreamMask:
     """Masks one secret in a text that comes in pieces, even where it is cut between two.
 
     A piece is held back only while it ends in at least four characters of the secret's beginning.
 
     Args:
-        secret: what must not be seen; a short or purely alphabetic one is a word that answers may use, and is let by.
+        secret: what must not be seen; one that may be a plain word or number is let by.
     """
 
     _ENOUGH = 4
 
     def __init__(self, secret: str) -> None:
-        self._secret = secret if len(secret) >= _SHORT and not secret.isalpha() else ""
+        self._secret = secret if _is_recognisable(secret) else ""
         self._held = ""
         self._sent = ""
 

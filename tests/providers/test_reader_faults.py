@@ -323,6 +323,25 @@ def test_a_key_that_the_server_echoes_is_seen_nowhere(way: str) -> None:
     assert message.reasoning == message.refusal == message.tool_calls[0].arguments == message.content
 
 
+@pytest.mark.fault("X01")
+@pytest.mark.parametrize("shape", ["stream", "whole"])
+def test_a_key_in_the_place_of_an_id_or_a_name_is_masked_as_well(shape: str) -> None:
+    key = "live-key-0123456789"
+    labels: dict[str, Any] = {"id": f"cmpl-{key}", "model": f"probe/{key}"}
+    asked = call(key, "{}", call_id=f"call-{key}")
+    body = (
+        stream({**calls(asked), **labels}, {**END, **labels})
+        if shape == "stream"
+        else completion({"tool_calls": [asked]}, **labels)
+    )
+
+    reading = read(body, secrets=[key])
+
+    assert key not in repr(reading.events)
+    assert reading.response.model == "probe/***"
+    assert [(each.id, each.name) for each in reading.response.tool_calls] == [("call-***", "***")]
+
+
 def test_a_secret_that_is_a_mere_word_does_not_spoil_answers() -> None:
     assert read(text_stream("Install ollama first."), secrets=["ollama"]).response.content == "Install ollama first."
 

@@ -83,7 +83,13 @@ def test_text_is_held_back_only_while_it_may_be_the_secret() -> None:
     assert mask.feed("c-0!") == "***!"
 
 
-@pytest.mark.parametrize("secret", ["", "ollama", "placeholder", "short-1"])
+@pytest.mark.fault("X01")
+@pytest.mark.parametrize("secret", ["sk-123", "sk-test", "secretkeyofletters"])
+def test_a_short_key_and_one_of_letters_are_masked_where_they_are_no_words(secret: str) -> None:
+    assert masked(f"say {secret} twice: {secret}", [5, 5], secret).count("***") == 2
+
+
+@pytest.mark.parametrize("secret", ["", "ollama", "placeholder", "k-100"])
 def test_words_that_answers_may_use_are_let_by(secret: str) -> None:
     text = f"say {secret} twice: {secret}"
 
