@@ -38,6 +38,8 @@ from app.chat import (
 from app.providers.scripted import Cut, ScriptedModel, tool_calls
 from app.tooling import ToolCallingManager
 from tests.support.chains import request_of, run
+from tests.support.gates import PATIENCE
+from tests.support.hesitant import Hesitant
 from tests.support.modes import both_modes
 from tests.support.tools import giving
 
@@ -198,22 +200,13 @@ async def test_the_error_of_a_blocking_advisor_is_the_runs(*, stream: bool) -> N
 
 @both_modes
 async def test_cancelling_reaches_the_model_through_a_blocking_advisor(*, stream: bool) -> None:
-    asked, cancelled = asyncio.Event(), asyncio.Event()
-
-    async def never(_: Prompt) -> str:
-        asked.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-        raise AssertionError("nobody sets the event")
-
-    running = asyncio.create_task(run([CallAdvisor(as_it_is)], ScriptedModel(never), stream=stream))
-    await asyncio.wait_for(asked.wait(), 5)
+    reply = Hesitant()
+    running = asyncio.create_task(run([CallAdvisor(as_it_is)], ScriptedModel(reply), stream=stream))
+    await asyncio.wait_for(reply.asked.wait(), PATIENCE)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert cancelled.is_set()
+    assert reply.cancelled.is_set()
 
 
 # --- written for streams
@@ -323,5 +316,5 @@ async def test_pieces_pass_a_streaming_advisor_one_by_one() -> None:
     call_next = chain([StreamAdvisor(shouted_on)], Slow())
     async with aclosing(call_next(request_of(stream=True))) as events:
         seen: AsyncIterator[Any] = events
-        assert await asyncio.wait_for(anext(seen), 5) == RoundStarted(1)
-        assert await asyncio.wait_for(anext(seen), 5) == TextDelta("FIRST")
+        assert await asyncio.wait_for(anext(seen), PATIENCE) == RoundStarted(1)
+        assert await asyncio.wait_for(anext(seen), PATIENCE) == TextDelta("FIRST")

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from app.advisors.tool_calling import ToolAdvisor, ToolCallingAdvisor
+from app.advisors.tool_calling import ToolCallingAdvisor
 from app.chat import (
     AssistantMessage,
     BaseAdvisor,
-    ChatEvents,
     ChatRequest,
     ChatResponse,
     Completed,
-    ConfigurationError,
     FinishReason,
     Message,
-    ModelProtocolError,
     RoundCompleted,
     RoundStarted,
     SystemMessage,
@@ -39,39 +33,11 @@ from app.chat import (
     UserMessage,
 )
 from app.client import ChatClient
-from app.providers.scripted import Cut, ScriptedModel, tool_calls
-from app.tooling import ToolCallback, ToolCallingManager, ToolCallLimits, ToolExecution, ToolFailed, tool
+from app.providers.scripted import ScriptedModel, tool_calls
+from app.tooling import ToolCallingManager, ToolCallLimits, ToolExecution, ToolFailed, tool
+from tests.advisors.looping import Weather, call_weather, client_of, direct
 from tests.support.asking import ask
 from tests.support.modes import both_modes
-
-
-class Weather:
-    """A tool that counts how often it ran."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    @tool
-    def get_weather(self, city: str) -> str:
-        """Tell the weather of a city."""
-        self.asked.append(city)
-        return f"sunny in {city}"
-
-
-@pytest.fixture
-def weather() -> Weather:
-    return Weather()
-
-
-def call_weather(*cities: str, content: str = "") -> AssistantMessage:
-    return tool_calls(*(("get_weather", {"city": city}) for city in cities), content=content)
-
-
-def client_of(model: ScriptedModel, *tools: Any, limits: ToolCallLimits | None = None, **advisor: Any) -> ChatClient:
-    """A client whose loop is made with the given limits and constructor arguments."""
-    manager = ToolCallingManager(limits=limits or ToolCallLimits())
-    return ChatClient(model, tools=tools, tool_calling_advisor=lambda: ToolCallingAdvisor(manager, **advisor))
-
 
 # --- the loop
 
@@ -293,20 +259,12 @@ async def test_usage_of_one_run_does_not_grow_with_the_next(weather: Weather, *,
 # --- return direct
 
 
-def _direct(name: str) -> ToolCallback:
-    def give(text: str) -> str:
-        """Give the text back."""
-        return text
-
-    return ToolCallback.from_function(give, name=name, return_direct=True)
-
-
 @pytest.mark.parity(16, 17, 20)
 @both_modes
 async def test_a_return_direct_result_is_the_answer_and_the_model_is_not_asked_again(*, stream: bool) -> None:
     model = ScriptedModel(tool_calls(("give", {"text": "as is"}), content="Looking"), usage=Usage(5, 1, 6))
 
-    asked = await ask(client_of(model, _direct("give")), stream=stream)
+    asked = await ask(client_of(model, direct("give")), stream=stream)
 
     assert asked.response.content == "as is"
     assert asked.response.finish_reason is FinishReason.RETURN_DIRECT
@@ -322,7 +280,7 @@ async def test_a_return_direct_result_is_the_answer_and_the_model_is_not_asked_a
 async def test_several_return_direct_results_are_joined_by_a_blank_line_in_the_order_asked(*, stream: bool) -> None:
     model = ScriptedModel(tool_calls(("one", {"text": "1"}), ("two", {"text": "2"})))
 
-    asked = await ask(client_of(model, _direct("one"), _direct("two")), stream=stream)
+    asked = await ask(client_of(model, direct("one"), direct("two")), stream=stream)
 
     assert asked.response.content == "1\n\n2"
 
@@ -332,7 +290,7 @@ async def test_several_return_direct_results_are_joined_by_a_blank_line_in_the_o
 async def test_an_empty_return_direct_result_is_an_empty_answer(*, stream: bool) -> None:
     model = ScriptedModel(tool_calls(("give", {"text": ""}), content="Looking"))
 
-    asked = await ask(client_of(model, _direct("give")), stream=stream)
+    asked = await ask(client_of(model, direct("give")), stream=stream)
 
     assert (asked.response.content, asked.response.finish_reason) == ("", FinishReason.RETURN_DIRECT)
 
@@ -342,7 +300,7 @@ async def test_an_empty_return_direct_result_is_an_empty_answer(*, stream: bool)
 async def test_return_direct_counts_only_when_every_call_of_the_round_has_it(weather: Weather, *, stream: bool) -> None:
     model = ScriptedModel(tool_calls(("one", {"text": "1"}), ("get_weather", {"city": "Oslo"})), "Both.")
 
-    asked = await ask(client_of(model, _direct("one"), weather.get_weather), stream=stream)
+    asked = await ask(client_of(model, direct("one"), weather.get_weather), stream=stream)
 
     assert (asked.response.content, asked.response.finish_reason) == ("Both.", FinishReason.STOP)
 
@@ -429,255 +387,3 @@ async def test_a_forced_tool_choice_holds_for_the_first_round_only(
     await ask(client_of(model, weather.get_weather), stream=stream, tool_choice=choice)
 
     assert [prompt.options.tool_choice for prompt in model.prompts] == [choice, later]
-
-
-# --- limits
-
-
-def _endless() -> Callable[..., AssistantMessage]:
-    numbers = iter(range(10_000))
-    return lambda _: call_weather(f"City {next(numbers)}", content="Still looking")
-
-
-@pytest.mark.parity(29, 30, 32, 75)
-@pytest.mark.fault("L01")
-@both_modes
-@pytest.mark.parametrize(
-    ("limits", "ran", "rounds"),
-    [
-        (ToolCallLimits(rounds=3), 2, 3),
-        (ToolCallLimits(per_tool=3), 3, 4),
-        (ToolCallLimits(total=3), 3, 4),
-        (ToolCallLimits(), 24, 25),
-    ],
-    ids=["rounds", "per_tool", "total", "defaults"],
-)
-async def test_at_a_limit_the_turn_ends_with_what_was_done(
-    weather: Weather, limits: ToolCallLimits, ran: int, rounds: int, *, stream: bool
-) -> None:
-    model = ScriptedModel(forever=_endless())
-
-    asked = await ask(client_of(model, weather.get_weather, limits=limits), stream=stream)
-
-    assert asked.response.finish_reason is FinishReason.TOOL_CALL_LIMIT
-    assert (len(weather.asked), len(model.prompts)) == (ran, rounds)
-    assert (asked.response.content, asked.response.tool_calls) == ("Still looking", ())
-    assert [run.result for run in asked.response.tool_runs[:-1]] == [f"sunny in City {n}" for n in range(ran)]
-    assert "limit" in str(asked.response.tool_runs[-1].error)
-
-
-@pytest.mark.parity(31, 32)
-@both_modes
-async def test_results_of_the_batch_that_broke_the_limit_are_kept(weather: Weather, *, stream: bool) -> None:
-    model = ScriptedModel(call_weather("Paris", "Oslo", "Rome"))
-
-    asked = await ask(client_of(model, weather.get_weather, limits=ToolCallLimits(per_tool=2)), stream=stream)
-
-    assert [run.result for run in asked.response.tool_runs] == ["sunny in Paris", "sunny in Oslo", None]
-    assert len(asked.of(Completed)) == 1
-
-
-@pytest.mark.fault("L02")
-@both_modes
-async def test_a_model_that_repeats_itself_is_stopped(weather: Weather, *, stream: bool) -> None:
-    model = ScriptedModel(forever=call_weather("Paris"))
-
-    asked = await ask(client_of(model, weather.get_weather), stream=stream)
-
-    assert asked.response.finish_reason is FinishReason.TOOL_CALL_LIMIT
-    assert weather.asked == ["Paris"] * 3
-
-
-@pytest.mark.parity(76)
-@both_modes
-async def test_with_return_error_the_model_is_told_of_a_tools_limit_and_goes_on(
-    weather: Weather, *, stream: bool
-) -> None:
-    model = ScriptedModel(call_weather("Paris"), call_weather("Oslo"), "Paris is sunny.")
-    limits = ToolCallLimits(per_tool=1, on_limit="return_error")
-
-    asked = await ask(client_of(model, weather.get_weather, limits=limits), stream=stream)
-
-    told = model.prompts[2].messages[-1]
-    assert isinstance(told, ToolMessage)
-    assert (told.results[0].is_error, "limit" in told.results[0].content) == (True, True)
-    assert model.prompts[2].options.tool_choice is None
-    assert asked.response.finish_reason is FinishReason.STOP
-
-
-@pytest.mark.fault("L04")
-@both_modes
-@pytest.mark.parametrize("limits", [ToolCallLimits(rounds=2), ToolCallLimits(total=1)], ids=["rounds", "total"])
-async def test_with_return_error_a_closing_round_forbids_tools(
-    weather: Weather, limits: ToolCallLimits, *, stream: bool
-) -> None:
-    model = ScriptedModel(call_weather("Paris"), call_weather("Oslo"), "That is all I have.")
-    client = client_of(model, weather.get_weather, limits=replace(limits, on_limit="return_error"))
-
-    asked = await ask(client, stream=stream)
-
-    assert model.prompts[2].options.tool_choice == "none"
-    assert (asked.response.content, asked.response.finish_reason) == ("That is all I have.", FinishReason.STOP)
-
-
-@pytest.mark.fault("L04")
-@both_modes
-async def test_a_model_that_asks_for_tools_in_the_closing_round_is_stopped(weather: Weather, *, stream: bool) -> None:
-    model = ScriptedModel(forever=_endless())
-    client = client_of(model, weather.get_weather, limits=ToolCallLimits(rounds=2, on_limit="return_error"))
-
-    asked = await ask(client, stream=stream)
-
-    assert asked.response.finish_reason is FinishReason.TOOL_CALL_LIMIT
-    assert (len(model.prompts), len(weather.asked)) == (3, 1)
-
-
-# --- hooks
-
-
-class Hooked(ToolCallingAdvisor):
-    """Writes down which hooks were called."""
-
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(ToolCallingManager(), **arguments)
-        self.called: list[str] = []
-        self.finalized: ChatResponse | None = None
-
-    async def initialize_loop(self, request: ChatRequest) -> ChatRequest:
-        self.called.append("initialize")
-        return await super().initialize_loop(request)
-
-    async def before_call(self, request: ChatRequest) -> ChatRequest:
-        self.called.append("before")
-        return await super().before_call(request)
-
-    async def after_call(self, response: ChatResponse, request: ChatRequest) -> ChatResponse:
-        self.called.append("after")
-        return await super().after_call(response, request)
-
-    async def next_instructions(self, request: ChatRequest, execution: ToolExecution) -> tuple[Message, ...]:
-        self.called.append("next")
-        return await super().next_instructions(request, execution)
-
-    async def finalize_loop(self, request: ChatRequest, response: ChatResponse | None) -> None:
-        self.called.append("finalize")
-        self.finalized = response
-        await super().finalize_loop(request, response)
-
-
-@pytest.mark.parity(33, 34)
-@both_modes
-async def test_hooks_are_called_once_a_turn_and_once_a_round(weather: Weather, *, stream: bool) -> None:
-    loop = Hooked()
-    client = ChatClient(ScriptedModel(call_weather("Paris"), "Sunny."), advisors=[loop], tools=[weather.get_weather])
-
-    asked = await ask(client, stream=stream)
-
-    assert loop.called == ["initialize", "before", "after", "next", "before", "after", "finalize"]
-    assert loop.finalized == asked.response
-
-
-@both_modes
-@pytest.mark.parametrize("limits", [None, ToolCallLimits(rounds=1)], ids=["return_direct", "limit"])
-async def test_the_loop_is_finalized_however_the_turn_ends(limits: ToolCallLimits | None, *, stream: bool) -> None:
-    loop = Hooked()
-    loop._manager = ToolCallingManager(limits=limits or ToolCallLimits())
-    client = ChatClient(ScriptedModel(tool_calls(("give", {"text": "x"}))), advisors=[loop], tools=[_direct("give")])
-
-    asked = await ask(client, stream=stream)
-
-    assert loop.called == ["initialize", "before", "after", "finalize"]
-    assert loop.finalized == asked.response
-
-
-@both_modes
-async def test_the_loop_is_finalized_when_the_model_fails(*, stream: bool) -> None:
-    loop = Hooked()
-    client = ChatClient(ScriptedModel(Cut("half", ModelProtocolError("cut"))), advisors=[loop])
-
-    with pytest.raises(ModelProtocolError):
-        await ask(client, stream=stream)
-
-    assert loop.called == ["initialize", "before", "finalize"]
-    assert loop.finalized is None
-
-
-@pytest.mark.fault("D13")
-@both_modes
-async def test_the_loop_is_finalized_and_the_tool_stopped_when_the_caller_leaves(*, stream: bool) -> None:
-    running, stopped = asyncio.Event(), asyncio.Event()
-
-    @tool
-    async def endless(context: ToolContext) -> str:
-        try:
-            context.progress("running")
-            running.set()
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-        return "never"
-
-    loop = Hooked()
-    client = ChatClient(ScriptedModel(tool_calls(("endless", {}))), advisors=[loop], tools=[endless])
-
-    asking = asyncio.create_task(ask(client, stream=stream))
-    await running.wait()
-    asking.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await asking
-
-    assert stopped.is_set()
-    assert loop.called[-1] == "finalize"
-
-
-@pytest.mark.parity(35, 36)
-@both_modes
-async def test_a_tool_that_a_hook_adds_can_be_called_in_that_round(weather: Weather, *, stream: bool) -> None:
-    class Adding(Hooked):
-        async def before_call(self, request: ChatRequest) -> ChatRequest:
-            return request.with_options(tools=(ToolCallback.from_function(weather.get_weather),))
-
-    asked = await ask(ChatClient(ScriptedModel(call_weather("Paris"), "Sunny."), advisors=[Adding()]), stream=stream)
-
-    assert weather.asked == ["Paris"]
-    assert asked.response.content == "Sunny."
-
-
-@both_modes
-async def test_a_subclass_can_transform_the_whole_outgoing_stream(weather: Weather, *, stream: bool) -> None:
-    class Quiet(Hooked):
-        async def advise(self, request: ChatRequest, call_next: Any) -> ChatEvents:
-            async for event in super().advise(request, call_next):
-                if isinstance(event, Completed):
-                    yield event
-
-    client = ChatClient(ScriptedModel(call_weather("Paris"), "Sunny."), advisors=[Quiet()], tools=[weather.get_weather])
-
-    assert len((await ask(client, stream=stream)).events) == 1
-
-
-# --- construction
-
-
-@pytest.mark.parity(37)
-@pytest.mark.parametrize("missing", ["tool_calling_manager", "eligibility"])
-def test_a_missing_part_is_refused_by_name(missing: str) -> None:
-    arguments: dict[str, Any] = {"tool_calling_manager": ToolCallingManager(), missing: None}
-
-    with pytest.raises(ConfigurationError, match=missing):
-        ToolCallingAdvisor(**arguments)
-
-
-@pytest.mark.parity(38)
-@pytest.mark.parametrize("order", [0, 1000, -1, 1001])
-def test_an_order_at_the_ends_is_refused(order: int) -> None:
-    with pytest.raises(ConfigurationError, match="must lie between 0 and 1000"):
-        ToolCallingAdvisor(ToolCallingManager(), order=order)
-
-
-@pytest.mark.parity(39)
-def test_the_default_order_leaves_room_on_both_sides() -> None:
-    advisor = ToolCallingAdvisor(ToolCallingManager())
-
-    assert advisor.order == ToolCallingAdvisor.DEFAULT_ORDER == 300
-    assert isinstance(advisor, ToolAdvisor)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-from tests.support.streaming import PATIENCE
+from tests.support.gates import PATIENCE
 
 
 class _Server(uvicorn.Server):

@@ -12,8 +12,7 @@ from collections.abc import AsyncIterator
 import httpx
 from starlette.types import ASGIApp, Message, Scope
 
-PATIENCE = 10.0
-"""Seconds after which a test that waits for the application gives up."""
+from tests.support.gates import PATIENCE
 
 DISCONNECT: Message = {"type": "http.disconnect"}
 

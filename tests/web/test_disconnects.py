@@ -11,9 +11,9 @@ import pytest
 
 from app.chat import ToolContext, UserMessage
 from app.providers.scripted import ScriptedModel, tool_calls
+from tests.support.gates import PATIENCE
 from tests.support.hesitant import Hesitant
 from tests.support.modes import both_modes
-from tests.support.streaming import PATIENCE
 from tests.support.tools import HandWrittenTool, Held, echo
 from tests.support.web import ENDPOINTS, ask, gateway
 

@@ -16,8 +16,8 @@ from app.providers.scripted import ScriptedModel
 from app.runs import Run, Runs
 from app.web import sse
 from app.web.sse import RunStream
+from tests.support.gates import PATIENCE
 from tests.support.hesitant import Hesitant
-from tests.support.streaming import PATIENCE
 from tests.support.web import Event, events_in
 
 SCOPE = {"type": "http", "method": "POST", "path": "/chat/stream", "headers": []}

@@ -10,10 +10,10 @@ import pytest
 from app.main import create_app
 from app.providers.scripted import ScriptedModel, tool_calls
 from app.settings import Settings
+from tests.support.gates import PATIENCE
 from tests.support.hesitant import Hesitant
 from tests.support.modes import both_modes
 from tests.support.served import Connection, served
-from tests.support.streaming import PATIENCE
 from tests.support.tools import Held
 from tests.support.web import ENDPOINTS, events_in
 

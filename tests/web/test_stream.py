@@ -14,8 +14,8 @@ from app.chat import AssistantMessage, ModelUnavailable, Prompt, ToolContext
 from app.providers.scripted import Cut, ScriptedModel, tool_calls
 from app.web.documents import EVENTS
 from app.web.sse import PING
+from tests.support.gates import PATIENCE
 from tests.support.hesitant import Hesitant
-from tests.support.streaming import PATIENCE
 from tests.support.tools import HandWrittenTool, Held, echo
 from tests.support.web import ask, events_in, gateway
 

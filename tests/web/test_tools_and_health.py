@@ -10,8 +10,8 @@ from app.providers.scripted import ScriptedModel, tool_calls
 from app.settings import Settings
 from app.tooling import ToolParam, tool
 from app.web.documents import AliveDocument, ReadyDocument, ToolsDocument
+from tests.support.gates import PATIENCE
 from tests.support.modes import both_modes
-from tests.support.streaming import PATIENCE
 from tests.support.tools import Held
 from tests.support.web import ENDPOINTS, ask, gateway, opened
 
