@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 from app.chat import ConfigurationError
 
 _COMPLETIONS = "/chat/completions"
+_SECRET_WORDS = ("auth", "cookie", "key", "password", "secret", "sig", "token")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,11 @@ def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return dict(headers)
 
 
+def secrets_of(values: Iterable[tuple[str, str]]) -> list[str]:
+    """The values of headers or query parameters whose names speak of a secret."""
+    return [value for name, value in values if any(word in name.lower() for word in _SECRET_WORDS)]
+
+
 def _check(text: str, what: str) -> None:
     if not (text.isascii() and text.isprintable()):
         raise ConfigurationError(
@@ -91,8 +97,7 @@ def _basic(user: str, password: str) -> str:
 
 
 def _secrets(parts: SplitResult, password: str, headers: Mapping[str, str]) -> list[str]:
-    words = ("key", "token", "secret", "sig", "password", "auth")
-    in_query = [value for name, value in parse_qsl(parts.query) if any(word in name.lower() for word in words)]
+    in_query = secrets_of(parse_qsl(parts.query))
     return [password, *(value.removeprefix("Basic ") for value in headers.values()), *in_query]
 
 

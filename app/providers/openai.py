@@ -25,7 +25,7 @@ from app.chat import (
     ModelTimeout,
     Prompt,
 )
-from app.providers.address import Address, bearer, checked_headers
+from app.providers.address import Address, bearer, checked_headers, secrets_of
 from app.providers.clock import Clock, Timeouts
 from app.providers.openai_errors import error_of_status
 from app.providers.openai_reader import MAX_ANSWER, MAX_EVENT, ChatCompletionReader
@@ -80,7 +80,7 @@ class OpenAIModel:
         key = (api_key or "").strip()
         self._headers = {**self._address.headers, **bearer(key), **checked_headers(headers or {})}
         self._transport = transport or AiohttpTransport()
-        secrets = (key, *self._transport.secrets, *self._address.secrets, *_secret_headers(headers or {}))
+        secrets = (key, *self._transport.secrets, *self._address.secrets, *secrets_of((headers or {}).items()))
         self._secrets = frozenset(filter(None, secrets))
         self._scrub = Scrubber(self._secrets)
         self._model = model
@@ -164,8 +164,3 @@ async def _drain(response: WireResponse) -> None:
         async with asyncio.timeout(_DRAIN_TIME):
             while await response.read():
                 pass
-
-
-def _secret_headers(headers: Mapping[str, str]) -> list[str]:
-    words: tuple[str, ...] = ("auth", "key", "token", "secret", "cookie")
-    return [value for name, value in headers.items() if any(word in name.lower() for word in words)]
