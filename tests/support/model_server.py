@@ -122,6 +122,7 @@ class ModelServer:
         self._answers: deque[Answer | AnswerTo] = deque()
         self._always: Answer | AnswerTo | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
         self._changed = asyncio.Event()
 
     @property
@@ -149,7 +150,7 @@ class ModelServer:
             await self._changed.wait()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -157,12 +158,20 @@ class ModelServer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in tuple(self._writers):
+            writer.transport.abort()
+            with suppress(OSError):
+                await writer.wait_closed()
         await self._server.wait_closed()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Not by the task: one that is cancelled before it has begun closes nothing.
+        self._writers.add(writer)
+        task = asyncio.create_task(self._serve(reader, writer))
         self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         self.open_connections += 1
         self._notify()
@@ -176,7 +185,6 @@ class ModelServer:
         finally:
             self.open_connections -= 1
             self._notify()
-            self._tasks.discard(task)
             writer.close()
 
     async def _read(self, reader: asyncio.StreamReader, begun: bytes) -> Exchange:
