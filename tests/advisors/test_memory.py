@@ -33,6 +33,8 @@ from app.memory import InMemoryChatMemory
 from app.providers.scripted import Cut, Reply, ScriptedModel, tool_calls
 from app.tooling import ToolCallingManager
 from tests.support.chains import request_of, run
+from tests.support.gates import PATIENCE
+from tests.support.hesitant import Hesitant
 from tests.support.modes import both_modes
 from tests.support.tools import giving
 
@@ -252,17 +254,11 @@ async def test_a_failed_turn_leaves_memory_as_it_was(*, stream: bool) -> None:
 @both_modes
 async def test_a_cancelled_turn_leaves_memory_as_it_was(*, stream: bool) -> None:
     memory = await remembering(NAME, NAMED)
-    asked = asyncio.Event()
-
-    async def never(_: Prompt) -> str:
-        asked.set()
-        await asyncio.Event().wait()
-        raise AssertionError("nobody sets the event")
-
+    reply = Hesitant()
     running = asyncio.create_task(
-        run([MemoryAdvisor(memory)], ScriptedModel(never), [WHICH], stream=stream, conversation_id="trip")
+        run([MemoryAdvisor(memory)], ScriptedModel(reply), [WHICH], stream=stream, conversation_id="trip")
     )
-    await asyncio.wait_for(asked.wait(), 5)
+    await asyncio.wait_for(reply.asked.wait(), PATIENCE)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
