@@ -176,7 +176,7 @@ def _said(kind: str, message: str, context: Mapping[str, Any]) -> str:
             return f"needs the field {context['discriminator']}"
         case "union_tag_invalid":
             return f"{context['discriminator']} must be one of {context['expected_tags']}"
-    message = message.removeprefix("Value error, ").replace(" after validation", "")
+    message = message.removeprefix("Value error, ").replace(" after validation", "").replace("a valid int", "an int")
     return re.sub(r"^(Input|String|List|Dictionary|Number) should ", "must ", message).replace("be a valid ", "be a ")
 
 

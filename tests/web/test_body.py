@@ -183,7 +183,8 @@ async def test_all_that_does_not_fit_is_told_at_once_with_its_place() -> None:
     assert said["messages.3.tool_call_id"] == "is required"
     assert said["messages.3.content"] == "must be a string"
     assert said["options.temperature"] == "must be a number"
-    assert {"options.seed", "options.tool_choice", "options.stop.0", "options.response_format"} <= set(said)
+    assert said["options.seed"] == "must be an integer"
+    assert {"options.tool_choice", "options.stop.0", "options.response_format"} <= set(said)
 
 
 async def test_the_value_that_was_sent_is_not_repeated() -> None:
