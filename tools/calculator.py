@@ -114,9 +114,16 @@ def _value(node: ast.expr, depth: int = 0) -> Number:
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
             return _applied(_FUNCTIONS[name], *(_value(argument, depth + 1) for argument in arguments))
     raise ToolFailed(
-        f"{ast.unparse(node)!r} is not allowed. Allowed are numbers, + - * / // % **, brackets, "
+        f"{_shown(node)} is not allowed. Allowed are numbers, + - * / // % **, brackets, "
         f"{', '.join(_CONSTANTS)}, and the functions {', '.join(_FUNCTIONS)}."
     )
+
+
+def _shown(node: ast.expr) -> str:
+    try:
+        return repr(ast.unparse(node))
+    except RecursionError:  # what is not allowed was not looked into, so it may be nested at will
+        return "Part of the expression"
 
 
 def _applied(function: Callable[..., Number], *operands: Number) -> Number:

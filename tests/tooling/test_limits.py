@@ -195,9 +195,7 @@ async def test_each_limit_can_be_switched_off_by_itself(
     assert breach_of(others_off).kind == kind
 
 
-@both_modes
-@pytest.mark.parity(81, 82)
-@pytest.mark.parametrize(
+every_limit = pytest.mark.parametrize(
     "limits",
     [
         replace(UNLIMITED, per_tool=1),
@@ -207,6 +205,11 @@ async def test_each_limit_can_be_switched_off_by_itself(
     ],
     ids=["per tool", "total", "identical", "rounds"],
 )
+
+
+@both_modes
+@pytest.mark.parity(81, 82)
+@every_limit
 async def test_calls_of_earlier_turns_do_not_count(stream: bool, limits: ToolCallLimits) -> None:
     message = tool_calls(("depth", {}))
     history = (SystemMessage("Be brief."), QUESTION, *answered(message), AssistantMessage("11 m"), UserMessage("Sure?"))
@@ -218,16 +221,7 @@ async def test_calls_of_earlier_turns_do_not_count(stream: bool, limits: ToolCal
 
 @both_modes
 @pytest.mark.parity(83)
-@pytest.mark.parametrize(
-    "limits",
-    [
-        replace(UNLIMITED, per_tool=1),
-        replace(UNLIMITED, total=1),
-        replace(UNLIMITED, identical=1),
-        replace(UNLIMITED, rounds=2),
-    ],
-    ids=["per tool", "total", "identical", "rounds"],
-)
+@every_limit
 async def test_calls_of_earlier_rounds_of_the_turn_count(stream: bool, limits: ToolCallLimits) -> None:
     message = tool_calls(("depth", {}))
 

@@ -102,6 +102,7 @@ def test_arithmetic_is_worked_out(expression: str, value: float) -> None:
         ("1 +" * 200 + "1", "more than 500 characters"),
         ("-" * 100 + "1", "nested more than 60 deep"),
         ("not " * 100 + "1", "not allowed"),
+        ("~" * 490 + "1", "Part of the expression is not allowed"),
         ("(" * 240 + "1" + ")" * 240, "no arithmetic expression"),
     ],
 )
