@@ -12,6 +12,7 @@ import pytest
 from app.chat import ConfigurationError
 from app.logs import DEFAULT, NoProbes, configure_logging
 from app.providers.scrubbing import Scrubber
+from tests.support.loggers import logging_as_before
 
 REPOSITORY = Path(__file__).parents[1]
 KEY = "sk-test-never-shown"
@@ -19,15 +20,8 @@ KEY = "sk-test-never-shown"
 
 @pytest.fixture(autouse=True)
 def _logging_as_before() -> Iterator[None]:
-    """Put back what a configuration changes in the process."""
-    root = logging.getLogger()
-    loggers = [root, *(logging.getLogger(name) for name in DEFAULT["loggers"])]
-    before = [(logger, logger.level, logger.handlers[:], logger.filters[:]) for logger in loggers]
-    yield
-    for logger, level, handlers, filters in before:
-        logger.setLevel(level)
-        logger.handlers[:] = handlers
-        logger.filters[:] = filters
+    with logging_as_before():
+        yield
 
 
 def configure(file: Path, level: str | None = None) -> None:

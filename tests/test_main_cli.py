@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import logging
 import signal
 import socket
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from app.__main__ import main
-from app.logs import DEFAULT
+from tests.support.loggers import logging_as_before
 
 KEY = "sk-test-never-shown"
 
@@ -25,13 +24,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delenv("GATEWAY_CONFIG_DIR", raising=False)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    loggers = [logging.getLogger(name) for name in (None, *DEFAULT["loggers"])]
-    logged = [(logger, logger.level, logger.handlers[:], logger.filters[:]) for logger in loggers]
-    yield tmp_path
-    for logger, level, log_handlers, filters in logged:
-        logger.setLevel(level)
-        logger.handlers[:] = log_handlers
-        logger.filters[:] = filters
+    with logging_as_before():
+        yield tmp_path
     for number, handler in handlers.items():
         signal.signal(number, handler)
 
