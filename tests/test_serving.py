@@ -113,6 +113,22 @@ async def test_a_stream_that_outlasts_the_drain_is_told_so_and_ended() -> None:
     assert tool.cancelled == 1
 
 
+async def test_calls_that_a_caller_has_run_outlast_the_drain_no_more_than_runs_do() -> None:
+    tool = Held()
+    asking = {"messages": [{"role": "assistant", "tool_calls": [{"id": "1", "name": tool.tool.definition.name}]}]}
+    async with served(gateway(tool, drain=0.05)) as gate:
+        running = asyncio.create_task(gate.client.post("/tool-calls", json=asking))
+        await tool.begun()
+
+        gate.signal()
+        answer = await running
+        await gate.ended()
+
+    assert answer.status_code == httpx.codes.SERVICE_UNAVAILABLE
+    assert answer.json()["type"].endswith("shutting-down")
+    assert tool.cancelled == 1
+
+
 async def test_a_second_interrupt_ends_runs_without_waiting() -> None:
     tool = Held()
     async with served(gateway(tool, drain=PATIENCE * 10)) as gate:

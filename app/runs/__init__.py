@@ -1,6 +1,6 @@
 """A run is its journal of events: driven once, read by whoever comes."""
 
-from app.runs.containment import Escaped, contained
+from app.runs.containment import Escaped
 from app.runs.errors import ConversationBusy, GatewayFull, RunRefused, ShuttingDown
 from app.runs.journal import (
     Entry,
@@ -33,5 +33,4 @@ __all__ = [
     "RunStarted",
     "Runs",
     "ShuttingDown",
-    "contained",
 ]

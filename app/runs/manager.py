@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from app.chat import ChatRequest
 from app.client import ChatClient
+from app.runs.containment import contained
 from app.runs.errors import ConversationBusy, GatewayFull, ShuttingDown
 from app.runs.run import Run
+
+T = TypeVar("T")
+
+_ENDED = "the gateway shut down before the run had ended"
 
 
 class Runs:
@@ -23,6 +30,7 @@ class Runs:
         self._max_active = max_active
         self._active: dict[str, Run] = {}
         self._busy: set[str] = set()
+        self._errands: set[asyncio.Task[Any]] = set()
         self._draining = False
 
     @property
@@ -36,7 +44,7 @@ class Runs:
         return self._draining
 
     def check_open(self) -> None:
-        """Refuse work that is no run while the gateway is on its way out.
+        """Refuse what should not begin while the gateway is on its way out.
 
         Raises:
             ShuttingDown: it is.
@@ -72,18 +80,43 @@ class Runs:
         run.task.add_done_callback(lambda _: self._forget(run))
         return run
 
+    async def attend(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Do work that is no run, and that is to end with the runs when the gateway does.
+
+        Args:
+            work: begun here. It is cancelled together with this call, and its clean-up waited for.
+
+        Raises:
+            ShuttingDown: the gateway is on its way out: the work was not begun, or not ended in time.
+            Exception: what the work raised.
+        """
+        self.check_open()
+        task = asyncio.create_task(_contained(work()))
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+        try:
+            await asyncio.wait([task])
+        finally:
+            _cancel(task)
+            await asyncio.wait([task])
+        if task.cancelled():
+            raise ShuttingDown(_ENDED)
+        return task.result()
+
     async def drain(self, timeout: float) -> None:
         """Refuse new runs, let those that are going end within `timeout` seconds, then end them.
 
         Returns when all have ended. Called again it waits again.
         """
         self._draining = True
-        tasks = [run.task for run in self._active.values()]
+        tasks = [*(run.task for run in self._active.values()), *self._errands]
         if not tasks:
             return
         _, late = await asyncio.wait(tasks, timeout=timeout)
         for run in list(self._active.values()):
-            run.cancel(ShuttingDown("the gateway shut down before the run had ended"))
+            run.cancel(ShuttingDown(_ENDED))
+        for errand in self._errands:
+            _cancel(errand)
         if late:
             await asyncio.wait(late)
 
@@ -91,3 +124,13 @@ class Runs:
         self._active.pop(run.id, None)
         if run.conversation_id is not None:
             self._busy.discard(run.conversation_id)
+
+
+def _cancel(task: asyncio.Task[Any]) -> None:
+    if not task.cancelling():  # a second cancellation would interrupt the clean-up of the first
+        task.cancel()
+
+
+async def _contained(work: Coroutine[Any, Any, T]) -> T:
+    with contained():
+        return await work

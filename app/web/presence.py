@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
-from app.runs import contained
-
 T = TypeVar("T")
 
 
@@ -24,7 +22,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
         ClientDisconnect: the caller went away.
         Exception: what the work raised.
     """
-    doing = asyncio.create_task(_contained(work))
+    doing = asyncio.create_task(work)
     watching = asyncio.create_task(_disconnect(request))
     try:
         await asyncio.wait({doing, watching}, return_when=asyncio.FIRST_COMPLETED)
@@ -35,11 +33,6 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     if doing.cancelled():
         raise ClientDisconnect
     return doing.result()
-
-
-async def _contained(work: Coroutine[Any, Any, T]) -> T:
-    with contained():
-        return await work
 
 
 async def _disconnect(request: Request) -> None:

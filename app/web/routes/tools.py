@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -36,20 +37,18 @@ async def tool_calls(request: Request, body: ToolCalls, gateway: CurrentGateway,
     Calls fail one by one, as results; the limits of a turn are counted over the history. A caller who goes away ends
     the tools. It works also where the operator has switched the gateway's own tool calling off.
     """
-    gateway.runs.check_open()
     history, message = open_calls(body.messages)
     options = ChatOptions(tools=tools_named(body.tools, gateway.client), tool_context=body.tool_context)
     given = gateway.client.completed(ChatRequest(Prompt(history, options))).options
-    execution = await while_connected(
-        request,
-        gateway.manager.call(
-            message,
-            tools=given.tools or (),
-            history=history,
-            tool_context=given.tool_context,
-            principal=principal,
-        ),
+    running = partial(
+        gateway.manager.call,
+        message,
+        tools=given.tools or (),
+        history=history,
+        tool_context=given.tool_context,
+        principal=principal,
     )
+    execution = await while_connected(request, gateway.runs.attend(running))
     sent = [form.model_dump(exclude_unset=True) for form in body.messages]
     return json_response(
         {"messages": [*sent, *wire_results(execution.message)], "return_direct": execution.return_direct}
