@@ -30,8 +30,9 @@ class OpenAITransport:
 
     def __init__(self, client: AsyncOpenAI) -> None:
         self._client = client
-        # The SDK has no option for it. All callers share the client: what is set for one must not go with another.
-        client._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # noqa: SLF001
+        # All callers share the client: what a server sets for one must not go with another.
+        http_client = client._client  # noqa: SLF001 - the SDK has no option for it
+        http_client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         self._closing: set[asyncio.Task[None]] = set()
 
     @property

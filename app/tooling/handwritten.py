@@ -27,7 +27,7 @@ class SchemaCheck:
 
     def __init__(self, schema: Schema, source: str) -> None:
         from jsonschema import Draft202012Validator  # noqa: PLC0415 - only schemas written by hand need it
-        from referencing import Registry  # noqa: PLC0415
+        from referencing import Registry  # noqa: PLC0415 - as above
 
         self.schema = schema
         self._view = SchemaView(schema)
@@ -92,7 +92,7 @@ def _contexts(function: Function) -> tuple[str, ...]:
 
 
 def _check_schema(schema: Schema, view: SchemaView, source: str) -> None:
-    from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415
+    from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415 - as above
 
     try:
         Draft202012Validator.check_schema(schema)

@@ -227,9 +227,9 @@ async def test_a_parameter_or_field_that_is_said_not_to_be_required_arrives_as_n
     def hire(crew: Crew, ship: Annotated[str, ToolParam(required=False)]) -> list[Any]:
         return [crew, ship]
 
-    assert await returned_by(hire, {"crew": {}}) == [Crew(None, 2), None]  # type: ignore[arg-type]
+    assert await returned_by(hire, {"crew": {}}) == [Crew(None, 2), None]  # type: ignore[arg-type]  # not given
     assert await returned_by(hire, {"crew": {"captain": None, "mates": None}, "ship": None}) == [
-        Crew(None, 2),  # type: ignore[arg-type]
+        Crew(None, 2),  # type: ignore[arg-type]  # not given
         None,
     ]
 

@@ -57,7 +57,7 @@ def test_the_decorator_gives_back_the_same_function() -> None:
 
     assert tool(sync) is sync
     assert tool(name="other")(coroutine) is coroutine
-    assert sync() is None  # type: ignore[func-returns-value]
+    assert sync() is None  # type: ignore[func-returns-value]  # what is shown
 
 
 def test_the_decorator_reads_nothing_so_annotations_may_name_what_comes_later() -> None:

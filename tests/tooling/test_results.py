@@ -276,7 +276,7 @@ CHAIN.next = CHAIN
         (Scalar, "it is of type type"),
         (Berth, "it is of type type"),
         (ValueError("x"), "it is of type ValueError"),
-        (Berth(object()), "number is of type object"),  # type: ignore[arg-type]
+        (Berth(object()), "number is of type object"),  # type: ignore[arg-type]  # what is shown
     ],
     ids=lambda value: str(type(value)),
 )

@@ -786,11 +786,11 @@ SIMPLE = st.sampled_from([int, str, bool, float, dt.date, Unit, Berth, Position,
 TYPES = st.recursive(
     SIMPLE,
     lambda inner: st.one_of(
-        inner.map(lambda kind: list[kind]),  # type: ignore[valid-type]
-        inner.map(lambda kind: dict[str, kind]),  # type: ignore[valid-type]
+        inner.map(lambda kind: list[kind]),  # type: ignore[valid-type]  # made here
+        inner.map(lambda kind: dict[str, kind]),  # type: ignore[valid-type]  # made here
         inner.map(lambda kind: Optional[kind]),
         st.tuples(inner, inner).map(lambda kinds: Union[kinds]),
-        st.tuples(inner, inner).map(lambda kinds: tuple[kinds]),  # type: ignore[valid-type]
+        st.tuples(inner, inner).map(lambda kinds: tuple[kinds]),  # type: ignore[valid-type]  # made here
     ),
     max_leaves=6,
 )
