@@ -121,12 +121,16 @@ class DotEnvFile(Variables):
 
 
 class TomlFile(Source):
-    """`gateway.toml`: sections as tables."""
+    """`gateway.toml`: sections as tables. As with variables, an empty text counts as not given."""
 
     def __init__(self, settings_cls: type[BaseSettings], path: Path) -> None:
         super().__init__(settings_cls)
         self.path = path
         self.values = _read_toml(path)
+        for (*sections, last), _ in fields(settings_cls):
+            section = _at(self.values, tuple(sections))
+            if isinstance(section, dict) and section.get(last) == "":
+                del section[last]
 
     def __call__(self) -> dict[str, Any]:
         """Return the values, nested by section."""
@@ -134,7 +138,7 @@ class TomlFile(Source):
 
     def name(self, key: Key) -> str | None:
         """Return the dotted key, and the file."""
-        return f"{'.'.join(key)} ({self.path})" if _holds(self.values, key) else None
+        return f"{'.'.join(key)} ({self.path})" if _at(self.values, key) is not None else None
 
 
 class OpenAIFallback(Source):
@@ -205,7 +209,7 @@ def explain(error: ValidationError, settings_cls: type[BaseSettings], arguments:
         path = tuple(str(part) for part in found["loc"])
         key = next((k for k in known if path[: len(k)] == k), path)
         dotted = ".".join(key)
-        place = f"{dotted} (argument)" if _holds(arguments, key) else _place(key, sources)
+        place = f"{dotted} (argument)" if _at(arguments, key) is not None else _place(key, sources)
         if found["type"] == "extra_forbidden":
             variable = place is not None and place.upper().startswith(variable_name((), settings_cls))
             if variable:
@@ -246,12 +250,13 @@ def _nearest(key: Key, names: list[str]) -> str:
     return difflib.get_close_matches(wanted, alike or names, n=1, cutoff=0)[0]
 
 
-def _holds(values: object, key: Key) -> bool:
+def _at(values: Any, key: Key) -> Any:
+    """Return what stands at `key`, None for nothing."""
     for part in key:
-        if not isinstance(values, Mapping) or part not in values:
-            return False
-        values = values[part]
-    return True
+        if not isinstance(values, Mapping):
+            return None
+        values = values.get(part)
+    return values
 
 
 def _of_a_service(name: str, value: str) -> bool:

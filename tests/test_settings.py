@@ -141,6 +141,17 @@ def test_an_empty_variable_counts_as_not_given(folder: Path, monkeypatch: pytest
     assert settings.server.port == 8000
 
 
+def test_an_empty_text_in_the_file_counts_as_not_given(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://fallback.example.org/v1")
+    write_toml(folder, '[model]\nbase_url = ""\nname = ""\n[tools.context]\ntenant = ""\n')
+
+    settings = Settings()
+
+    assert settings.model.base_url == "https://fallback.example.org/v1"
+    assert settings.model.name == "gpt-4o-mini"
+    assert settings.tools.context == {"tenant": ""}
+
+
 def test_lists_and_mappings_are_json_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEWAY_ADVISORS", '["house.rules:strict", "house.audit:make.log"]')
     monkeypatch.setenv("GATEWAY_TOOLS__CONTEXT", '{"Tenant": {"id": 4}}')
@@ -366,7 +377,7 @@ def test_settings_cannot_be_changed() -> None:
 
 
 def test_every_wrong_value_is_named_with_its_place_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_toml(folder, '[server]\nhost = ""\n[stream]\nheartbeat = "often"\n')
+    write_toml(folder, '[tool_calling]\nuncounted = [""]\n[stream]\nheartbeat = "often"\n')
     (folder / ".env").write_text("GATEWAY_SERVER__PORT=99999\n")
     monkeypatch.setenv("GATEWAY_TOOL_CALLING__ON_LIMIT", "explode")
     monkeypatch.setenv("GATEWAY_TOOL_CALLING__MAX_ROUNDS", "-1")
@@ -379,8 +390,8 @@ def test_every_wrong_value_is_named_with_its_place_at_once(folder: Path, monkeyp
         "  GATEWAY_TOOL_CALLING__MAX_ROUNDS (environment): must be greater than or equal to 0",
         "  GATEWAY_TOOL_CALLING__ON_LIMIT (environment): must be 'raise' or 'return_error'",
         "  memory.max_messages (argument): must be greater than or equal to 1",
-        "  server.host (config/gateway.toml): must not be empty",
         "  stream.heartbeat (config/gateway.toml): must be a valid number, unable to parse string as a number",
+        "  tool_calling.uncounted (config/gateway.toml): must not be empty",
     ]
 
 
