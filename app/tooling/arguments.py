@@ -22,6 +22,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from app.chat.text import well_formed_text
 from app.tooling.generator import NONE_WHEN_MISSING
 from app.tooling.problems import Path, Problems, allowed_names, invalid, wanted, with_article
 from app.tooling.schema_tree import Schema, SchemaView, json_type
@@ -79,7 +80,7 @@ def read_json(text: str) -> Any:
 def write_json(value: Mapping[str, Any]) -> bytes:
     """The JSON of decoded arguments. Lone surrogates, which JSON can write but UTF-8 cannot, are replaced."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+    return well_formed_text(text).encode()
 
 
 def fit(arguments: Mapping[str, Any], view: SchemaView, schema: Schema, problems: Problems) -> Any:

@@ -23,8 +23,9 @@ from app.chat import (
     ToolFailed,
     ToolTimeout,
 )
+from app.chat.text import well_formed_text
 from app.chat.tools import ProgressListener
-from app.tooling.channel import CallEvent, Channel, Reporter, well_formed_text
+from app.tooling.channel import CallEvent, Channel, Reporter
 from app.tooling.failures import FailurePolicy
 
 logger = logging.getLogger(__name__)

@@ -20,6 +20,7 @@ from pydantic_core import to_json
 
 from app.chat import Progress, ToolCall, ToolCallErrored, ToolCallProgress, ToolCallSucceeded
 from app.chat.messages import JsonValue
+from app.chat.text import well_formed_text
 
 logger = logging.getLogger(__name__)
 
@@ -125,12 +126,3 @@ class Reporter:
         if not self._warned:
             self._warned = True
             logger.warning("tool %s reported %s as its progress; it is left out", self._call.name, what)
-
-
-def well_formed_text(text: str) -> str:
-    """`text` with what UTF-8 cannot encode (lone surrogates) replaced by U+FFFD."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text

@@ -26,7 +26,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from app.chat import ToolError
-from app.tooling.channel import well_formed_text
+from app.chat.text import well_formed_text
 from app.tooling.problems import Path, show_path
 
 DONE = "Done"

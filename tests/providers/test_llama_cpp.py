@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.chat import ChatEvent, Completed, FinishReason, ModelRejected, TextDelta, ToolCallArguments, ToolCallReady
-from app.providers.openai_reader import ChatCompletionReader
+from app.providers.openai.reader import ChatCompletionReader
 
 RECORDED = Path(__file__).with_name("llama_cpp")
 as_json_and_as_stream = pytest.mark.parametrize("form", ["json", "sse"])

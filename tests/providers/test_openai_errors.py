@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.chat import ModelError, ModelRateLimited, ModelRejected, ModelUnavailable
-from app.providers.openai_errors import error_in_answer, error_of_status, excerpt, retry_after
+from app.providers.openai.errors import error_in_answer, error_of_status, excerpt, retry_after
 from app.providers.scrubbing import Scrubber
 
 NOW = 1_900_000_000.0

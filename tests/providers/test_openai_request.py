@@ -22,7 +22,7 @@ from app.chat import (
     ToolResult,
     UserMessage,
 )
-from app.providers.openai_request import request_body
+from app.providers.openai.request import request_body
 from app.providers.profiles import Profile
 from app.tooling import ToolCallback
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.chat import FinishReason, TextDelta, Usage
-from app.providers.openai_reader import ChatCompletionReader
+from app.providers.openai.reader import ChatCompletionReader
 from app.providers.profiles import Profile
 from tests.support.chunks import DONE, USAGE, call, calls, chunk, completion, event, stream, text_stream, usage_chunk
 from tests.support.reading import WAYS, read

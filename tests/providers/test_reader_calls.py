@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from app.chat import FinishReason, ModelProtocolError, TextDelta, ToolCall, ToolCallArguments, ToolCallStarted
-from app.providers.openai_calls import ToolCallAssembly
-from app.providers.openai_reader import ChatCompletionReader
+from app.providers.openai.calls import ToolCallAssembly
+from app.providers.openai.reader import ChatCompletionReader
 from tests.support.chunks import call, calls, chunk, completion, event, stream
 from tests.support.reading import WAYS, Reading, read
 

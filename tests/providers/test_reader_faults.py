@@ -20,7 +20,7 @@ from app.chat import (
     ToolCallArguments,
     ToolCallStarted,
 )
-from app.providers.openai_reader import ChatCompletionReader
+from app.providers.openai.reader import ChatCompletionReader
 from app.providers.profiles import Profile
 from tests.support.chunks import DONE, call, calls, chunk, completion, event, stream, text_stream, usage_chunk
 from tests.support.reading import WAYS, Reading, cut, read, read_pieces

@@ -18,7 +18,7 @@ from app.chat import (
     ToolCallReady,
     ToolCallStarted,
 )
-from app.providers.openai_reader import ChatCompletionReader
+from app.providers.openai.reader import ChatCompletionReader
 
 WAYS = ("one read", "byte by byte", "random reads")
 

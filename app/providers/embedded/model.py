@@ -23,6 +23,7 @@ from app.chat import (
     UserMessage,
     current_turn,
 )
+from app.chat.text import well_formed_text
 from app.providers.embedded.dates import zone_of
 from app.providers.embedded.planning import Plan, Planned, plan
 from app.providers.embedded.recalling import recalled
@@ -82,7 +83,7 @@ class DemoModel:
             message = AssistantMessage("", _with_ids(calls, prompt.messages))
         else:
             text = _said(prompt.messages, tools, planned, forbidden=forbidden)
-            message = AssistantMessage(_shaped(_whole(text), options, turn))
+            message = AssistantMessage(_shaped(well_formed_text(text), options, turn))
         message, reason = _within(message, options)
         return ChatResponse.of_call(message, reason, _usage(prompt.messages, tools, message), model=self.name)
 
@@ -112,7 +113,7 @@ def _with_ids(calls: Sequence[Planned], history: Sequence[Message]) -> tuple[Too
 
 def _json(arguments: dict[str, object]) -> str:
     text = json.dumps(arguments, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text if _whole(text) == text else json.dumps(arguments, separators=(",", ":"))
+    return text if well_formed_text(text) == text else json.dumps(arguments, separators=(",", ":"))
 
 
 def _said(messages: Sequence[Message], tools: Sequence[ToolDefinition], planned: Plan, *, forbidden: bool) -> str:
@@ -134,12 +135,7 @@ def _shaped(text: str, options: ChatOptions, turn: Sequence[Message]) -> str:
     if schema is None:
         return text
     results = [result.content for message in turn if isinstance(message, ToolMessage) for result in message.results]
-    return _whole(as_json(schema, text, _asked(turn), results))
-
-
-def _whole(text: str) -> str:
-    """The text without halves of surrogate pairs, which no wire can carry."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return well_formed_text(as_json(schema, text, _asked(turn), results))
 
 
 def _within(message: AssistantMessage, options: ChatOptions) -> tuple[AssistantMessage, FinishReason]:

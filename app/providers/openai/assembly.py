@@ -20,15 +20,15 @@ from app.chat import (
     Usage,
 )
 from app.chat.messages import EMPTY
-from app.providers.openai_calls import ToolCallAssembly
-from app.providers.openai_errors import Scrub, error_in_answer, protocol_error, tells_of_an_error
-from app.providers.openai_parts import Part, parts_of
-from app.providers.openai_usage import usage_of
+from app.chat.text import well_formed_text
+from app.providers.openai.calls import ToolCallAssembly
+from app.providers.openai.errors import Scrub, error_in_answer, protocol_error, tells_of_an_error
+from app.providers.openai.parts import Part, parts_of
+from app.providers.openai.text_channel import TextChannel
+from app.providers.openai.think_tags import ThinkTags
+from app.providers.openai.usage import usage_of
 from app.providers.profiles import Profile
 from app.providers.scrubbing import masked
-from app.providers.text_channel import TextChannel
-from app.providers.think_tags import ThinkTags
-from app.providers.wire_json import whole_characters
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Names under which servers send reasoning apart from text. Of one delta the first that says something counts."""
@@ -242,4 +242,4 @@ def _told(kind: type[TextDelta | ReasoningDelta], text: str) -> Iterator[ChatEve
 
 
 def _said(value: Any) -> str | None:
-    return whole_characters(value).strip() or None if isinstance(value, str) else None
+    return well_formed_text(value).strip() or None if isinstance(value, str) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from app.providers.openai_errors import protocol_error
+from app.providers.openai.errors import protocol_error
 
 PartKind: TypeAlias = Literal["text", "reasoning", "refusal"]
 

@@ -24,10 +24,11 @@ from typing import Any
 
 from app.chat import ChatEvent, ToolCall, ToolCallArguments, ToolCallReady, ToolCallStarted
 from app.chat.messages import EMPTY
-from app.providers.openai_errors import protocol_error
+from app.chat.text import well_formed_text
+from app.providers.openai.errors import protocol_error
+from app.providers.openai.text_channel import TextChannel
+from app.providers.openai.wire_json import encode
 from app.providers.scrubbing import masked
-from app.providers.text_channel import TextChannel
-from app.providers.wire_json import encode, whole_characters
 
 _OWN_FIELDS = frozenset({"index", "id", "type", "function"})
 _OWN_FUNCTION_FIELDS = frozenset({"name", "arguments"})
@@ -243,7 +244,7 @@ def _text(value: Any, field: str) -> str:
     if value is None:
         return ""
     if isinstance(value, str | int):
-        return whole_characters(str(value)).strip()
+        return well_formed_text(str(value)).strip()
     raise protocol_error(f"a tool call whose {field} is a {type(value).__name__}")
 
 

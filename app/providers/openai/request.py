@@ -27,9 +27,9 @@ from app.chat import (
     ToolMessage,
     current_turn,
 )
-from app.providers.openai_assembly import REASONING_FIELDS
+from app.providers.openai.assembly import REASONING_FIELDS
+from app.providers.openai.wire_json import encode
 from app.providers.profiles import Profile
-from app.providers.wire_json import encode
 
 if TYPE_CHECKING:
     from openai.types.chat import (

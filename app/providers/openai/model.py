@@ -1,7 +1,7 @@
 """A model behind an OpenAI-compatible chat completions server.
 
 It sends chat completions and nothing else: no list of models, no probing. Its parts are pure but for the transport:
-`openai_request` writes the body, `openai_reader` reads the answer, `openai_errors` judges what went wrong.
+`request` writes the body, `reader` reads the answer, `errors` judges what went wrong.
 
 Nothing is tried twice here.
 """
@@ -27,9 +27,9 @@ from app.chat import (
 )
 from app.providers.address import Address, bearer, checked_headers, secrets_of
 from app.providers.clock import Clock, Timeouts
-from app.providers.openai_errors import error_of_status
-from app.providers.openai_reader import MAX_ANSWER, MAX_EVENT, ChatCompletionReader
-from app.providers.openai_request import request_body
+from app.providers.openai.errors import error_of_status
+from app.providers.openai.reader import MAX_ANSWER, MAX_EVENT, ChatCompletionReader
+from app.providers.openai.request import request_body
 from app.providers.profiles import Profile, profile_for
 from app.providers.scrubbing import Scrubber
 from app.providers.transport import Transport, WireRequest, WireResponse

@@ -17,7 +17,8 @@ from http import HTTPStatus
 from typing import Any
 
 from app.chat import ModelError, ModelProtocolError, ModelRateLimited, ModelRejected, ModelUnavailable
-from app.providers.wire_json import decode, encode, whole_characters
+from app.chat.text import well_formed_text
+from app.providers.openai.wire_json import decode, encode
 
 Scrub = Callable[[str], str]
 
@@ -134,7 +135,7 @@ def excerpt(body: bytes, scrub: Scrub, longest: int = _LONGEST) -> str:
 
 
 def _short(text: str, scrub: Scrub, longest: int = _LONGEST) -> str:
-    text = scrub("".join(char if char.isprintable() else " " for char in whole_characters(text[:_LOOKED_AT])))
+    text = scrub("".join(char if char.isprintable() else " " for char in well_formed_text(text[:_LOOKED_AT])))
     text = " ".join(text.split())
     return text if len(text) <= longest else text[: longest - 1] + "…"
 

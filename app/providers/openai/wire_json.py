@@ -53,12 +53,3 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     raise ValueError(f"{type(value).__name__} has no JSON form")
-
-
-def whole_characters(text: str) -> str:
-    """`text` with surrogate pairs joined and lone surrogates as U+FFFD, so that it can be written as UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from app.chat.text import well_formed_text
 from app.providers.scrubbing import StreamMask
-from app.providers.wire_json import whole_characters
 
 _HIGH_SURROGATES = range(0xD800, 0xDC00)
 
@@ -30,14 +30,14 @@ class TextChannel:
             piece, self._half = self._half + piece, ""
         if piece and ord(piece[-1]) in _HIGH_SURROGATES:
             piece, self._half = piece[:-1], piece[-1]
-        piece = whole_characters(piece)
+        piece = well_formed_text(piece)
         for mask in self._masks:
             piece = mask.feed(piece)
         return self._passed(piece)
 
     def close(self) -> str:
         """The rest that waited for more."""
-        rest, self._half = whole_characters(self._half), ""
+        rest, self._half = well_formed_text(self._half), ""
         for mask in self._masks:
             rest = mask.feed(rest) + mask.close()
         return self._passed(rest)

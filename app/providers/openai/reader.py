@@ -22,8 +22,8 @@ from typing import Any, Literal
 
 from app.chat import ChatEvent, ModelProtocolError
 from app.chat.messages import EMPTY
-from app.providers.openai_assembly import AnswerAssembly
-from app.providers.openai_errors import (
+from app.providers.openai.assembly import AnswerAssembly
+from app.providers.openai.errors import (
     BASE_URL_HINT,
     Scrub,
     error_in_answer,
@@ -31,10 +31,10 @@ from app.providers.openai_errors import (
     protocol_error,
     tells_of_an_error,
 )
+from app.providers.openai.wire_json import decode, is_cut
 from app.providers.profiles import Profile
 from app.providers.scrubbing import Scrubber
 from app.providers.sse import ServerSentEvent, SseDecoder
-from app.providers.wire_json import decode, is_cut
 
 MAX_EVENT = 8 * 2**20
 MAX_ANSWER = 32 * 2**20

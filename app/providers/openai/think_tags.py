@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.providers.openai_parts import Part
+from app.providers.openai.parts import Part
 
 _OPEN, _CLOSE = "<think>", "</think>"
 
