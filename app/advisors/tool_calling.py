@@ -9,7 +9,7 @@ Differs from Spring AI:
 5. Calls of an answer cut by the token limit are never run: they may be cut too.
 6. At a limit the answer is what was done so far, with finish reason `tool_call_limit`; the words of the breach
    stand in `tool_runs`, not in the answer's text (29-31).
-7. With `on_limit="return_error"` a breach of `total_calls` or `rounds` allows one closing round with
+7. With `on_limit="return_error"` reaching `total_calls` or `rounds` allows one closing round with
    `tool_choice: "none"`; a model that still asks for tools has its turn ended.
 """
 

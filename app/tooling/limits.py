@@ -31,8 +31,8 @@ class ToolCallLimits:
     Attributes:
         per_tool: calls of any one tool; a tool's own `max_calls` goes before it.
         total: calls of all tools together.
-        rounds: model calls that may ask for tools. The calls of the last of them are refused: with 3, the model is
-            called three times and what its third answer asks for is not run.
+        rounds: model calls whose tools are run. With 3, the turn is over when the tools of the third have run; calls of
+            further ones are refused.
         identical: runs of the same tool with the same arguments, whatever the order of keys and the white space.
         on_limit: what the tool loop does after a refusal: end the run (`raise`) or let the model read it
             (`return_error`). The manager refuses in both cases in the same way.
@@ -76,16 +76,27 @@ def refusals(
     Returns:
         One entry a call: None where it may run, else why not, in words for the model.
     """
-    asking = [
-        message for message in current_turn(history) if isinstance(message, AssistantMessage) and message.tool_calls
-    ]
-    if limits.rounds is not None and len(asking) + 1 >= limits.rounds:
-        return tuple(_no_more_rounds(limits.rounds) for _ in calls)
+    asking = _asking(history)
+    if limits.rounds is not None and len(asking) >= limits.rounds:
+        refusal = f"The call was not run: {_rounds_reached(limits.rounds)} Answer with what you have."
+        return tuple(_no_more_rounds(refusal, limits.rounds) for _ in calls)
     tally = _Tally(tools, limits)
     for message in asking:
         for call in message.tool_calls:
             tally.add(call)
     return tuple(tally.add(call) for call in calls)
+
+
+def rounds_used_up(history: Sequence[Message], limits: ToolCallLimits) -> ToolCallLimitExceeded | None:
+    """The limit on rounds, where a turn has had as many as it may.
+
+    Args:
+        history: all messages, the last assistant message and its results included.
+        limits: the limits.
+    """
+    if limits.rounds is None or len(_asking(history)) < limits.rounds:
+        return None
+    return _no_more_rounds(f"This was the last round: {_rounds_reached(limits.rounds)}", limits.rounds)
 
 
 def canonical_arguments(arguments: str) -> str:
@@ -96,6 +107,13 @@ def canonical_arguments(arguments: str) -> str:
         return json.dumps(json.loads(arguments), sort_keys=True, separators=(",", ":"))
     except (ValueError, RecursionError):
         return arguments
+
+
+def _asking(history: Sequence[Message]) -> list[AssistantMessage]:
+    """The messages of the turn that ask for tools."""
+    return [
+        message for message in current_turn(history) if isinstance(message, AssistantMessage) and message.tool_calls
+    ]
 
 
 class _Tally:
@@ -130,12 +148,12 @@ class _Tally:
         return self._limits.per_tool if own is None else own
 
 
-def _no_more_rounds(limit: int) -> ToolCallLimitExceeded:
-    return ToolCallLimitExceeded(
-        f"The call was not run: the limit of {limit} rounds in one turn is reached. Answer with what you have.",
-        kind="rounds",
-        limit=limit,
-    )
+def _rounds_reached(limit: int) -> str:
+    return f"the limit of {limit} rounds in one turn is reached."
+
+
+def _no_more_rounds(message: str, limit: int) -> ToolCallLimitExceeded:
+    return ToolCallLimitExceeded(message, kind="rounds", limit=limit)
 
 
 def _too_many(limit: int) -> ToolCallLimitExceeded:

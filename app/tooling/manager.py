@@ -42,7 +42,7 @@ from app.chat import (
 from app.chat.tools import ProgressListener
 from app.tooling.batch import Answer, Batch, ContextOf
 from app.tooling.failures import FailurePolicy
-from app.tooling.limits import ToolCallLimits, refusals
+from app.tooling.limits import ToolCallLimits, refusals, rounds_used_up
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,8 @@ class ToolExecution:
         message: all results, in the order asked.
         tool_runs: the same as a record for the caller.
         return_direct: the results are the answer: every call's tool says so and none failed.
-        breach: the first limit reached; its call, and others beyond a limit, were refused with an error result.
+        breach: the first limit reached: a call beyond it was refused with an error result, or, where all calls were
+            run, this was the last round.
         history: the messages before, the assistant message and `message`.
     """
 
@@ -188,14 +189,15 @@ class ToolCallingManager:
                 yield event
         answered = list(zip(message.tool_calls, batch.answers, strict=True))
         results = ToolMessage(tuple(_result(call, answer) for call, answer in answered))
+        grown = (*history, message, results)
         yield ToolExecution(
             message=results,
             tool_runs=tuple(_run(round, call, answer) for call, answer in answered),
             return_direct=all(
                 not answer.is_error and offered[call.name].metadata.return_direct for call, answer in answered
             ),
-            breach=next((breach for breach in breaches if breach is not None), None),
-            history=(*history, message, results),
+            breach=next((breach for breach in breaches if breach is not None), rounds_used_up(grown, self.limits)),
+            history=grown,
         )
 
     def _planned(

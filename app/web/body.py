@@ -1,6 +1,8 @@
 """Reading a request's body: bytes counted before anything is parsed, strict JSON, errors that say where and what.
 
-The body is taken for JSON whatever its `Content-Type` says: `curl -d` labels it as a form.
+The body is taken for JSON whatever its `Content-Type` says, for `curl -d` labels it as a form. Only web pages have to
+label it: a browser asks a server before it sends JSON to it for another site's page, and does not ask for forms, so any
+page could talk to a gateway on its reader's machine.
 """
 
 from __future__ import annotations
@@ -31,6 +33,10 @@ class FieldError:
     message: str
 
 
+class BodyUnlabelled(Exception):
+    """A web page sent a body without calling it JSON."""
+
+
 class BodyTooLarge(Exception):
     """The body is larger than it may be; the rest of it was not read."""
 
@@ -59,10 +65,14 @@ async def read_json(request: Request, *, limit: int) -> Any:
         limit: bytes it may have, announced or not.
 
     Raises:
+        BodyUnlabelled: it was sent by a web page and is not labelled as JSON.
         BodyTooLarge: it has more.
         BodyNotJson: it is no JSON: also NaN, infinities, lone surrogates, other encodings, and deep nesting.
         ClientDisconnect: the caller went away.
     """
+    label = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if "origin" in request.headers and label != "application/json":
+        raise BodyUnlabelled("a body that a web page sends needs the header Content-Type: application/json")
     raw = (await _read(request, limit)).removeprefix(codecs.BOM_UTF8)
     if not raw.strip():
         raise BodyNotJson("the body is empty; send a JSON object")

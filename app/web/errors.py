@@ -31,7 +31,7 @@ from app.chat import (
     ToolError,
 )
 from app.runs import ConversationBusy, GatewayFull, RunRefused, ShuttingDown
-from app.web.body import BodyInvalid, BodyNotJson, BodyTooLarge
+from app.web.body import BodyInvalid, BodyNotJson, BodyTooLarge, BodyUnlabelled
 from app.web.encoding import encode
 from app.web.request_ids import current_request_id
 
@@ -62,6 +62,7 @@ INTERNAL = Kind("internal", 500, "The gateway failed by a fault of its own")
 KINDS: Mapping[type[Exception], Kind] = MappingProxyType(
     {
         BodyNotJson: Kind("body-not-json", 400, "The body is not JSON"),
+        BodyUnlabelled: Kind("body-unlabelled", 415, "The body is not labelled as JSON"),
         BodyTooLarge: Kind("body-too-large", 413, "The body is too large"),
         BodyInvalid: Kind("body-invalid", 422, "The body is not what is taken here"),
         ConversationBusy: Kind("conversation-busy", 409, "The conversation has a run that is still going"),

@@ -22,7 +22,7 @@ from app.web.sse import MEDIA_TYPE as EVENT_STREAM
 
 Responses: TypeAlias = dict[int | str, dict[str, Any]]
 
-BODY_ERRORS = (400, 413, 422)
+BODY_ERRORS = (400, 413, 415, 422)
 _RETRIED = frozenset({429, 503})
 RUN_ERRORS = (*BODY_ERRORS, 409, 429, 502, 503, 504)
 

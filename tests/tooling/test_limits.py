@@ -146,7 +146,7 @@ at_each_limit = pytest.mark.parametrize(
     [
         ("per_tool", "calls_per_tool", [asking("depth", 40)], asking("depth", 1, since=40)),
         ("total", "total_calls", [asking(f"tool_{n}", 30) for n in range(5)], asking("depth", 1)),
-        ("rounds", "rounds", [asking("depth", 1, since=n) for n in range(24)], asking("depth", 1, since=24)),
+        ("rounds", "rounds", [asking("depth", 1, since=n) for n in range(25)], asking("depth", 1, since=25)),
         ("identical", "identical_calls", [tool_calls(("depth", {}))] * 3, tool_calls(("depth", {}))),
     ],
     ids=["per tool", "total", "rounds", "identical"],
@@ -175,7 +175,7 @@ async def test_there_are_limits_without_any_configuration(
     one_before = await run(message, stream=stream, limits=ToolCallLimits(), history=(QUESTION, *history[2:]))
 
     assert (breach_of(done).kind, breach_of(done).limit) == (kind, getattr(ToolCallLimits(), field))
-    assert one_before.execution.breach is None
+    assert (done.failed, one_before.failed) == ([True], [False])
 
 
 @both_modes
@@ -201,7 +201,7 @@ every_limit = pytest.mark.parametrize(
         replace(UNLIMITED, per_tool=1),
         replace(UNLIMITED, total=1),
         replace(UNLIMITED, identical=1),
-        replace(UNLIMITED, rounds=2),
+        replace(UNLIMITED, rounds=1),
     ],
     ids=["per tool", "total", "identical", "rounds"],
 )
@@ -232,8 +232,23 @@ async def test_calls_of_earlier_rounds_of_the_turn_count(stream: bool, limits: T
 
 @both_modes
 @pytest.mark.fault("L01")
-async def test_the_calls_of_the_last_round_allowed_are_all_refused(stream: bool) -> None:
+async def test_the_calls_of_the_last_round_allowed_are_run_and_it_is_said_that_it_was_the_last(stream: bool) -> None:
     history = (QUESTION, *answered(asking("depth", 1)), *answered(asking("depth", 1, since=1)))
+
+    done = await run(
+        tool_calls(("depth", {}), ("tide", {})), stream=stream, limits=replace(UNLIMITED, rounds=3), history=history
+    )
+
+    assert done.failed == [False, False]
+    breach = breach_of(done)
+    assert (breach.kind, breach.limit, breach.tool) == ("rounds", 3, None)
+    assert str(breach) == "This was the last round: the limit of 3 rounds in one turn is reached."
+
+
+@both_modes
+@pytest.mark.fault("L01")
+async def test_the_calls_of_a_round_beyond_the_limit_are_all_refused(stream: bool) -> None:
+    history = (QUESTION, *(message for n in range(3) for message in answered(asking("depth", 1, since=n))))
 
     done = await run(
         tool_calls(("depth", {}), ("tide", {})), stream=stream, limits=replace(UNLIMITED, rounds=3), history=history

@@ -87,6 +87,30 @@ async def test_a_body_is_read_as_json_whatever_its_label(label: str | None) -> N
     assert response.json()["content"] == "Hi"
 
 
+@pytest.mark.parametrize("label", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
+@TAKES_A_BODY
+async def test_a_web_page_cannot_send_what_its_browser_does_not_ask_about(path: str, label: str | None) -> None:
+    model = ScriptedModel()
+    async with gateway(model) as client:
+        request = client.build_request("POST", path, content=b'{"message": "Hello"}')
+        request.headers["origin"] = "https://elsewhere.example"
+        if label is not None:
+            request.headers["content-type"] = label
+        document = problem(await client.send(request), 415)
+
+    assert "application/json" in document["detail"]
+    assert model.prompts == []
+
+
+@pytest.mark.parametrize("label", ["application/json", "Application/JSON; charset=utf-8"])
+async def test_a_web_page_that_labels_its_body_is_answered(label: str) -> None:
+    async with gateway(ScriptedModel("Hi")) as client:
+        headers = {"origin": "http://localhost", "content-type": label}
+        response = await client.post("/chat", content=b'{"message": "Hello"}', headers=headers)
+
+    assert response.json()["content"] == "Hi"
+
+
 async def test_a_byte_order_mark_is_overlooked_and_the_last_of_two_equal_keys_counts() -> None:
     model = ScriptedModel("Hi")
     async with gateway(model) as client:

@@ -76,12 +76,12 @@ def test_every_route_is_described_with_every_error_it_can_give(page: dict[str, A
         path: {method: set(operation["responses"]) for method, operation in methods.items()}
         for path, methods in page["paths"].items()
     }
-    run = {"200", "400", "409", "413", "422", "429", "500", "502", "503", "504"}
+    run = {"200", "400", "409", "413", "415", "422", "429", "500", "502", "503", "504"}
 
     assert described == {
         "/chat": {"post": run},
         "/chat/stream": {"post": run},
-        "/tool-calls": {"post": {"200", "400", "413", "422", "500", "503"}},
+        "/tool-calls": {"post": {"200", "400", "413", "415", "422", "500", "503"}},
         "/tools": {"get": {"200", "500"}},
         "/healthz": {"get": {"200", "500"}},
         "/readyz": {"get": {"200", "500", "503"}},

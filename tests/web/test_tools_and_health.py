@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
+import pytest
+
 from app.main import create_app
 from app.providers.scripted import ScriptedModel, tool_calls
 from app.settings import Settings
@@ -52,6 +54,12 @@ async def test_tools_are_listed_with_schemas_and_defaults_also_those_not_offered
 async def test_without_tools_the_list_is_empty() -> None:
     async with gateway(ScriptedModel()) as client:
         assert (await client.get("/tools")).json() == {"tools": []}
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+async def test_health_can_be_asked_without_a_body(path: str) -> None:
+    async with gateway(ScriptedModel()) as client:
+        assert (await client.head(path)).status_code == 200
 
 
 async def test_the_process_says_that_it_lives() -> None:

@@ -12,12 +12,14 @@ from app.web.encoding import json_response
 router = APIRouter(tags=["health"], default_response_class=Response)
 
 
+@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz", responses=openapi.answers(AliveDocument))
 async def alive() -> Response:
     """Say that the process answers."""
     return json_response({"status": "alive"})
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", responses=openapi.answers(ReadyDocument, 503))
 async def ready(gateway: CurrentGateway) -> Response:
     """Say that requests are taken, and which model answers them. The model server is not asked."""
