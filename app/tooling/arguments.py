@@ -22,10 +22,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from app.chat.json_schema import Schema
 from app.chat.text import well_formed_text
 from app.tooling.generator import NONE_WHEN_MISSING
 from app.tooling.problems import Path, Problems, allowed_names, invalid, wanted, with_article
-from app.tooling.schema_tree import Schema, SchemaView, json_type
+from app.tooling.schema_tree import SchemaView, json_type
 
 MAX_DEPTH = 90
 """How deep arguments may be nested, and texts within them that are read; pydantic reads up to 200."""

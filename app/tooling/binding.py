@@ -13,11 +13,12 @@ from typing import Any, Protocol
 from pydantic import BaseModel, ValidationError
 
 from app.chat import ToolContext
+from app.chat.json_schema import Schema
 from app.tooling.arguments import decode, fit, write_json
 from app.tooling.compiling import compile_function
 from app.tooling.handwritten import SchemaCheck
 from app.tooling.problems import Problems, add_validation_errors
-from app.tooling.schema_tree import Schema, SchemaView
+from app.tooling.schema_tree import SchemaView
 from app.tooling.signature import Function, Signature
 
 

@@ -12,11 +12,11 @@ from weakref import WeakKeyDictionary
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from pydantic.fields import FieldInfo
 
+from app.chat.json_schema import Schema, make_strict
 from app.tooling.generator import ToolSchemaGenerator
 from app.tooling.notes import Note, json_name, metadata_of, note_of
 from app.tooling.portable import portable
-from app.tooling.schema import allow_more, make_strict, public, tidy, upper_case
-from app.tooling.schema_tree import Schema
+from app.tooling.schema import allow_more, public, tidy, upper_case
 from app.tooling.signature import (
     MISSING,
     Function,

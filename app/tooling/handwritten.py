@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from app.chat import ConfigurationError, ToolContext
+from app.chat.json_schema import Schema, subschemas
 from app.tooling.arguments import decode, fit, write_json
 from app.tooling.problems import Problems, add_schema_errors, invalid
-from app.tooling.schema_tree import Schema, SchemaView, subschemas
+from app.tooling.schema_tree import SchemaView
 from app.tooling.signature import MISSING, Function, read_signature, wrong
 
 

@@ -10,7 +10,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from app.chat import ToolArgumentsInvalid
-from app.tooling.schema_tree import Schema, SchemaView, json_type
+from app.chat.json_schema import Schema
+from app.tooling.schema_tree import SchemaView, json_type
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError as SchemaViolation  # a tenth of a second that few need

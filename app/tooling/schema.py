@@ -17,15 +17,9 @@ from functools import cache
 from itertools import chain, count
 from typing import Any
 
+from app.chat.json_schema import Schema, map_subschemas, subschemas
 from app.tooling.generator import MEMBERS, NONE_WHEN_MISSING
-from app.tooling.schema_tree import (
-    DEFINITIONS,
-    Schema,
-    map_subschemas,
-    recursive_definitions,
-    references,
-    subschemas,
-)
+from app.tooling.schema_tree import DEFINITIONS, recursive_definitions, references
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MAX_INLINED = 2_000
@@ -89,25 +83,6 @@ def upper_case(schema: Schema) -> dict[str, Any]:
     elif isinstance(kinds, list):
         changed["type"] = [kind.upper() for kind in kinds]
     return changed
-
-
-def make_strict(schema: Schema) -> dict[str, Any]:
-    """The schema for servers that hold the model to it: every property is required, and null stands for "not given"."""
-    changed = map_subschemas(schema, make_strict)
-    if properties := changed.get("properties"):
-        wanted = changed.get("required", [])
-        changed["properties"] = {
-            name: value if name in wanted else _or_null(value) for name, value in properties.items()
-        }
-        changed["required"] = list(properties)
-    return changed
-
-
-def _or_null(schema: Schema) -> dict[str, Any]:
-    beside = {keyword: schema[keyword] for keyword in ("description",) if keyword in schema}
-    value = {keyword: item for keyword, item in schema.items() if keyword not in {"description", "default"}}
-    branches = value["anyOf"] if set(value) == {"anyOf"} else [value]
-    return {"anyOf": [*(branch for branch in branches if branch != {"type": "null"}), {"type": "null"}], **beside}
 
 
 def _kept(definitions: Mapping[str, Schema]) -> dict[str, str]:

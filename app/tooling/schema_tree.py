@@ -1,25 +1,14 @@
-"""JSON Schema as a tree: visiting it, following its references, asking what it accepts.
-
-Only what stands in the position of a schema is taken for one. The names under `properties` and the values under
-`default`, `enum`, `const` and `examples` are data, whatever they look like.
-"""
+"""JSON Schema as a tree: following its references, asking what it accepts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import unquote
 
-Schema: TypeAlias = Mapping[str, Any]
+from app.chat.json_schema import Schema, subschemas
 
 DEFINITIONS = "#/$defs/"
-
-_HOLDS_A_SCHEMA = frozenset({
-    "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then",
-    "unevaluatedItems", "unevaluatedProperties",
-})  # fmt: skip
-_HOLDS_A_LIST = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-_HOLDS_NAMED = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
 
 _JSON_TYPES: tuple[tuple[type, str], ...] = (
     (bool, "boolean"),  # before int, which it is in Python
@@ -34,39 +23,6 @@ _JSON_TYPES: tuple[tuple[type, str], ...] = (
 def json_type(value: object) -> str:
     """The JSON Schema type of a decoded JSON value."""
     return next((name for kind, name in _JSON_TYPES if isinstance(value, kind)), "null")
-
-
-def map_subschemas(schema: Schema, change: Callable[[Schema], Any]) -> dict[str, Any]:
-    """A copy of a schema in which `change` was applied to every schema directly within it."""
-
-    def changed(value: Any) -> Any:
-        return change(value) if isinstance(value, Mapping) else value  # true and false are schemas, too
-
-    result: dict[str, Any] = {}
-    for keyword, value in schema.items():
-        if keyword in _HOLDS_A_SCHEMA:
-            result[keyword] = changed(value)
-        elif keyword in _HOLDS_A_LIST and isinstance(value, list):
-            result[keyword] = [changed(item) for item in value]
-        elif keyword in _HOLDS_NAMED and isinstance(value, Mapping):
-            result[keyword] = {name: changed(item) for name, item in value.items()}
-        else:
-            result[keyword] = value
-    return result
-
-
-def subschemas(schema: Schema) -> Iterator[Schema]:
-    """A schema and all schemas within it."""
-    direct: list[Schema] = []
-
-    def collect(found: Schema) -> Schema:
-        direct.append(found)
-        return found
-
-    map_subschemas(schema, collect)
-    yield schema
-    for found in direct:
-        yield from subschemas(found)
 
 
 def references(schema: Schema) -> list[str]:
