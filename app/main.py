@@ -87,7 +87,7 @@ def create_app(
         async with AsyncExitStack() as closing:
             client = client_of(model_of())
             closing.push_async_callback(client.model.aclose)
-            runs = Runs(client, max_active=settings.runs.max_active)
+            runs = Runs(client, max_active=settings.runs.max_active, deadline=settings.runs.deadline)
             closing.push_async_callback(runs.drain, settings.server.drain)
             is_demo = model is None and not settings.model.configured
             announce(model=client.model.name, tools=names, demo=is_demo)
@@ -144,6 +144,8 @@ def _model(settings: ModelSettings) -> ChatModel:
             total=settings.total_timeout,
         ),
         headers={name: text.get_secret_value() for name, text in settings.headers.items()},
+        max_event=settings.max_event_bytes,
+        max_answer=settings.max_answer_bytes,
     )
 
 

@@ -88,6 +88,8 @@ class ModelSettings(_Section):
     idle_timeout: TimeLimit = 300.0
     total_timeout: TimeLimit = 900.0
     max_connections: Count = 1000
+    max_event_bytes: Count = 8 * 1024 * 1024
+    max_answer_bytes: Count = 32 * 1024 * 1024
     profile: ProfileSettings = ProfileSettings()
 
     @field_validator("api_key", mode="before")
@@ -168,6 +170,7 @@ class RunsSettings(_Section):
     """Runs of one process."""
 
     max_active: Count = 256
+    deadline: TimeLimit = None
 
 
 class LoggingSettings(_Section):

@@ -35,6 +35,7 @@ from app.chat import (
     ConfigurationError,
     FinishReason,
     Message,
+    ModelAnswered,
     SystemMessage,
 )
 from app.tooling import ToolCallingManager, ToolEvents, ToolExecution
@@ -141,6 +142,7 @@ class ToolCallingAdvisor(ToolAdvisor):
                 answer = turn.answered(answer)
                 if not self._eligibility(answer):
                     break
+                yield ModelAnswered(answer)
                 execution: ToolExecution | None = None
                 async with aclosing(self._run_tools(answer, turn)) as outcomes:
                     async for outcome in outcomes:

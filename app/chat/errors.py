@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from app.chat.response import Usage
+
 
 class GatewayError(Exception):
     """Base of everything the gateway raises on purpose."""
@@ -26,6 +28,11 @@ class ModelError(GatewayError):
         code: the server's own error code (such as `insufficient_quota`); where the gateway found the fault, its own
             word for it (such as `unreachable`, `truncated`, `empty`); None where there is neither.
         retry_after: seconds after which the server wants to be asked again, None where it did not say.
+        usage: tokens that the failed call used, as far as the server told them before it failed; None where it did
+            not. Whoever asks again adds them to the answer (`ChatResponse.with_usage`), for they are billed.
+
+    Attributes:
+        target: which of several model servers it was, where that has a name; set by whoever chose it.
     """
 
     def __init__(
@@ -35,11 +42,14 @@ class ModelError(GatewayError):
         status: int | None = None,
         code: str | None = None,
         retry_after: float | None = None,
+        usage: Usage | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
         self.retry_after = retry_after
+        self.usage = usage
+        self.target: str | None = None
 
 
 class ModelUnavailable(ModelError):
@@ -50,12 +60,39 @@ class ModelRejected(ModelError):
     """The server refused the request (400, 401, 403, 404 and the like): the same request will fail again."""
 
 
+class ContextLengthExceeded(ModelRejected):
+    """The messages, with the answer asked for, do not fit into the model's context."""
+
+
+class ContentRefused(ModelRejected):
+    """The server refused the request for what it says. An answer that was cut for its content is no error."""
+
+
+class ModelAuthenticationFailed(ModelRejected):
+    """The server does not accept the key, or the key may not do this."""
+
+
+class ModelNotFound(ModelRejected):
+    """The server does not know the model, or has it no more."""
+
+
 class ModelRateLimited(ModelError):
     """The server answered 429."""
 
 
+class QuotaExceeded(ModelRateLimited):
+    """The account's quota is used up: unlike a rate limit, waiting a moment does not help."""
+
+
 class ModelTimeout(ModelError):
-    """The server did not connect, begin or go on in time."""
+    """The server did not connect, begin or go on within the gateway's own limits.
+
+    A server that itself says that something took too long (408, 504) is `ModelUnavailable`: no limit of ours was met.
+    """
+
+
+class ModelBusy(ModelError):
+    """The gateway sends the server no more calls at a time than it may, and too many wait already."""
 
 
 class ModelProtocolError(ModelError):

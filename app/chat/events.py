@@ -92,6 +92,17 @@ class ToolCallErrored:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelAnswered:
+    """The model has had its say in this round and its tools are run next.
+
+    It is for whoever has to tell what was done when a run ends before its tools do: the round's own end,
+    `RoundCompleted` or `Completed`, says the same again. It is no part of a run's journal.
+    """
+
+    response: ChatResponse
+
+
+@dataclass(frozen=True, slots=True)
 class RoundCompleted:
     """A round that others follow has ended, its tools included."""
 
@@ -119,7 +130,7 @@ Delta: TypeAlias = (
     | ToolCallErrored
     | RoundCompleted
 )
-ChatEvent: TypeAlias = Delta | Completed
+ChatEvent: TypeAlias = Delta | ModelAnswered | Completed
 ChatEvents: TypeAlias = AsyncGenerator[ChatEvent, None]
 
 

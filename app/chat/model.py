@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from app.chat.events import ChatEvents
 from app.chat.prompt import ChatOptions, Prompt
@@ -36,3 +37,38 @@ class ChatModel(Protocol):
 
     async def aclose(self) -> None:
         """Give back connections. Harmless when called twice."""
+
+
+BreakerState: TypeAlias = Literal["closed", "open", "half_open"]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetState:
+    """How one of the servers behind a model is.
+
+    Attributes:
+        alias: the alias it serves.
+        name: its own name; None where it needs none.
+        breaker: `closed`: it is asked; `open`: it failed and is left alone; `half_open`: one call may try it.
+        active: calls that it is answering.
+        waiting: calls that wait until it has room.
+    """
+
+    alias: str
+    name: str | None
+    breaker: BreakerState
+    active: int
+    waiting: int
+
+
+@runtime_checkable
+class RoutingModel(Protocol):
+    """A model that stands for several, which `ChatOptions.model` chooses from by their aliases."""
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """The names there are, the default first."""
+
+    @property
+    def targets(self) -> tuple[TargetState, ...]:
+        """The servers behind them as they are now. None of them is asked."""

@@ -49,10 +49,11 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One model call: why it ended and what it used."""
+    """One model call: why it ended, what it used, and which of several targets served it, where that has a name."""
 
     finish_reason: FinishReason
     usage: Usage = Usage()
+    target: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,25 @@ class ChatResponse:
         if generated[-1:] == (self.message,):
             generated = (*generated[:-1], message)
         return replace(self, message=message, generated=generated)
+
+    def from_target(self, target: str | None) -> ChatResponse:
+        """The same answer with its rounds marked as served by this target; None marks nothing."""
+        if target is None:
+            return self
+        return replace(self, rounds=tuple(replace(one, target=target) for one in self.rounds))
+
+    def with_usage(self, usage: Usage | None) -> ChatResponse:
+        """The same answer with tokens added that were used to get it, such as those of a failed attempt.
+
+        Args:
+            usage: counts towards the last round; None adds nothing.
+        """
+        if usage is None:
+            return self
+        rounds = self.rounds
+        if rounds:
+            rounds = (*rounds[:-1], replace(rounds[-1], usage=rounds[-1].usage + usage))
+        return replace(self, usage=self.usage + usage, rounds=rounds)
 
     def after(self, earlier: ChatResponse | None) -> ChatResponse:
         """This answer as the continuation of an earlier one of the same run: what both used and did, added up."""

@@ -1,4 +1,4 @@
-"""Events added up to the answer so far: what a cancelled run has to show."""
+"""Events added up to the answer so far: what a run that was broken off has to show."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from app.chat import (
     ChatEvent,
     ChatResponse,
     FinishReason,
+    ModelAnswered,
     ReasoningDelta,
     Round,
     RoundCompleted,
@@ -28,6 +29,8 @@ class Fold:
 
     def __init__(self) -> None:
         self.round: int | None = None
+        self._is_open = False
+        self._answered: Round | None = None
         self._finished = ChatResponse(AssistantMessage())
         self._calls: dict[str, tuple[int, ToolCall]] = {}
         self._runs: list[tuple[int, int, ToolRun]] = []
@@ -43,6 +46,8 @@ class Fold:
                 self._reasoning.append(text)
             case RoundStarted(number):
                 self.round = number
+                self._is_open = True
+                self._answered = None
                 self._calls.clear()
                 self._text.clear()
                 self._reasoning.clear()
@@ -52,21 +57,35 @@ class Fold:
                 self._ran(call_id, name, ms, result=result)
             case ToolCallErrored(call_id, name, error, ms):
                 self._ran(call_id, name, ms, error=error)
+            case ModelAnswered(response):  # a blocking call has told no text before
+                self._text = [response.content]
+                self._reasoning = [response.message.reasoning or ""]
+                self._answered = response.rounds[-1] if response.rounds else None
             case RoundCompleted(_, reason, usage):
-                self._finished = replace(
-                    self._finished,
-                    usage=self._finished.usage + usage,
-                    rounds=(*self._finished.rounds, Round(reason, usage)),
-                )
+                self._is_open = False
+                self._answered = None
+                self._finished = _with(self._finished, Round(reason, usage))
+
+    def closing(self, reason: FinishReason) -> RoundCompleted | None:
+        """What ends the round that is going: as its model call ended, or for `reason`. None where no round is going."""
+        if not self._is_open or self.round is None:
+            return None
+        ended = self._answered or Round(reason)
+        return RoundCompleted(self.round, ended.finish_reason, ended.usage)
 
     def response(self, reason: FinishReason) -> ChatResponse:
         """What was done so far, as an answer that ended for `reason`."""
         message = AssistantMessage("".join(self._text), reasoning="".join(self._reasoning) or None)
         # Tools tell their results as they end; an answer lists them as they were asked for.
         runs = tuple(run for _, _, run in sorted(self._runs, key=itemgetter(0, 1)))
-        return replace(self._finished, message=message, finish_reason=reason, tool_runs=runs)
+        done = _with(self._finished, self._answered) if self._answered else self._finished
+        return replace(done, message=message, finish_reason=reason, tool_runs=runs)
 
     def _ran(self, call_id: str, name: str, ms: float, *, result: str | None = None, error: str | None = None) -> None:
         place, call = self._calls.get(call_id, (len(self._calls), ToolCall(call_id, name)))
         number = self.round or 1
         self._runs.append((number, place, ToolRun(number, call_id, name, call.arguments, result, error, ms)))
+
+
+def _with(done: ChatResponse, ended: Round) -> ChatResponse:
+    return replace(done, usage=done.usage + ended.usage, rounds=(*done.rounds, ended))

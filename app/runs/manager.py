@@ -23,11 +23,13 @@ class Runs:
     Args:
         client: drives each run's chain.
         max_active: runs that may go at once; None = any number.
+        deadline: see `Run`.
     """
 
-    def __init__(self, client: ChatClient, *, max_active: int | None = None) -> None:
+    def __init__(self, client: ChatClient, *, max_active: int | None = None, deadline: float | None = None) -> None:
         self._client = client
         self._max_active = max_active
+        self._deadline = deadline
         self._active: dict[str, Run] = {}
         self._busy: set[str] = set()
         self._errands: set[asyncio.Task[Any]] = set()
@@ -73,7 +75,8 @@ class Runs:
             raise ConversationBusy(
                 f"conversation {conversation!r} has a run that is still going; wait for its end and ask again"
             )
-        run = Run(self._client.run(request, tool_calling=tool_calling), conversation_id=conversation)
+        events = self._client.run(request, tool_calling=tool_calling)
+        run = Run(events, conversation_id=conversation, deadline=self._deadline)
         self._active[run.id] = run
         if conversation is not None:
             self._busy.add(conversation)

@@ -13,8 +13,11 @@ from app.chat import (
     Completed,
     FinishReason,
     GatewayError,
+    ModelAnswered,
+    ModelError,
     RoundCompleted,
     RoundStarted,
+    Usage,
 )
 from app.chat.events import Delta
 from app.runs.containment import contained
@@ -40,10 +43,16 @@ class Run:
         events: the chain's events; the run iterates and closes them.
         journal: where they are written.
         conversation_id: the conversation it is a turn of.
+        deadline: seconds after which it ends with what was done, finish reason `deadline`; None = it has none.
     """
 
     def __init__(
-        self, events: ChatEvents, *, journal: Journal | None = None, conversation_id: str | None = None
+        self,
+        events: ChatEvents,
+        *,
+        journal: Journal | None = None,
+        conversation_id: str | None = None,
+        deadline: float | None = None,
     ) -> None:
         self.id = f"run_{uuid.uuid4().hex}"
         self.journal: Journal = journal or InMemoryJournal()
@@ -53,9 +62,11 @@ class Run:
         self._answering = asyncio.Event()
         self._has_answered = False
         self._is_driving = False
-        self._cancelled = False
-        self._cancel_reason: Exception | None = None
+        self._broken_off_for: FinishReason | Exception | None = None
         self._task = asyncio.create_task(self._drive(events), name=self.id)
+        self._alarm: asyncio.TimerHandle | None = None
+        if deadline is not None:
+            self._alarm = asyncio.get_running_loop().call_later(deadline, self._break_off, FinishReason.DEADLINE)
 
     @property
     def task(self) -> asyncio.Task[None]:
@@ -97,10 +108,12 @@ class Run:
         Args:
             reason: what the run then fails with; None = it ends as cancelled.
         """
-        if self._cancelled:
+        self._break_off(FinishReason.CANCELLED if reason is None else reason)
+
+    def _break_off(self, reason: FinishReason | Exception) -> None:
+        if self._broken_off_for is not None:
             return  # a second cancellation would interrupt the clean-up of the first
-        self._cancelled = True
-        self._cancel_reason = reason
+        self._broken_off_for = reason
         if self._is_driving:
             self._task.cancel()
 
@@ -110,30 +123,41 @@ class Run:
             await self._write(RunStarted())
             with contained():
                 async with aclosing(events):
-                    end = await self._follow(events) if not self._cancelled else self._broken_off()
+                    end = await self._follow(events)
         except asyncio.CancelledError:
-            if not self._cancelled:
+            if self._broken_off_for is None:
                 raise
-            end = self._broken_off()
+            end = None
         except Exception as error:  # noqa: BLE001 - whatever ends a run is told to its readers
             self._log(error)
             end = RunFailed(error)
+        finally:
+            self._disarm()
         self._is_driving = False
-        self._end = end
+        self._end = end or await self._broken_off()
         self._fold.round = None
-        await self._write(end)
+        await self._write(self._end)
         self._answering.set()
 
-    async def _follow(self, events: ChatEvents) -> RunEnd:
+    async def _follow(self, events: ChatEvents) -> RunEnd | None:
+        if self._broken_off_for is not None:
+            return None
         async for event in events:
             if isinstance(event, Completed):
+                self._disarm()  # the answer is there: closing what gave it is not to take it back
                 await self._close_round(event.response)
                 return RunCompleted(event.response)
             await self._take(event)
         raise RuntimeError("the chain ended without Completed")
 
-    async def _take(self, event: Delta) -> None:
+    def _disarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    async def _take(self, event: Delta | ModelAnswered) -> None:
         self._fold.add(event)
+        if isinstance(event, ModelAnswered):
+            return
         await self._write(event)
         if not self._has_answered and not isinstance(event, RoundStarted):
             self._has_answered = True
@@ -145,16 +169,25 @@ class Run:
             last = response.rounds[-1]
             await self._take(RoundCompleted(self._fold.round, last.finish_reason, last.usage))
 
-    def _broken_off(self) -> RunEnd:
-        if self._cancel_reason is not None:
-            return RunFailed(self._cancel_reason)
-        return RunCancelled(self._fold.response(FinishReason.CANCELLED))
+    async def _broken_off(self) -> RunEnd:
+        reason = self._broken_off_for
+        if isinstance(reason, Exception):
+            return RunFailed(reason)
+        if reason is not FinishReason.DEADLINE:
+            return RunCancelled(self._fold.response(FinishReason.CANCELLED))
+        if closing := self._fold.closing(reason):
+            await self._take(closing)
+        return RunCompleted(self._fold.response(reason))
 
     async def _write(self, event: RunEvent) -> None:
         await self.journal.append(self._fold.round, event)
 
     def _log(self, error: Exception) -> None:
-        if isinstance(error, GatewayError):
-            logger.warning("%s failed: %s: %s", self.id, type(error).__name__, error)
-        else:
+        if not isinstance(error, GatewayError):
             logger.error("%s failed by a fault of ours", self.id, exc_info=error)
+            return
+        used = self._fold.response(FinishReason.CANCELLED).usage
+        if isinstance(error, ModelError) and error.usage is not None:
+            used += error.usage
+        billed = "" if used == Usage() else f" (tokens used: {used.input_tokens} in, {used.output_tokens} out)"
+        logger.warning("%s failed: %s: %s%s", self.id, type(error).__name__, error, billed)

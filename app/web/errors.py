@@ -21,13 +21,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.chat import (
     ConfigurationError,
+    ContentRefused,
+    ContextLengthExceeded,
     GatewayError,
+    ModelAuthenticationFailed,
     ModelError,
+    ModelNotFound,
     ModelProtocolError,
     ModelRateLimited,
     ModelRejected,
     ModelTimeout,
     ModelUnavailable,
+    QuotaExceeded,
     ToolError,
 )
 from app.runs import ConversationBusy, GatewayFull, RunRefused, ShuttingDown
@@ -43,6 +48,8 @@ TYPE_PREFIX = "urn:advisor-gateway:"
 _IN_THE_LOG = "The details are in the gateway's log, under the request id."
 _RETRY_AFTER = 10.0
 """Seconds to wait where nobody could tell how many."""
+_RETRY_AFTER_QUOTA = 3600.0
+"""The same for a quota, which takes a payment or a new month."""
 _LONGEST_RETRY_AFTER = 86_400.0
 
 
@@ -68,7 +75,14 @@ KINDS: Mapping[type[Exception], Kind] = MappingProxyType(
         ConversationBusy: Kind("conversation-busy", 409, "The conversation has a run that is still going"),
         GatewayFull: Kind("gateway-full", 503, "The gateway has no room for another run"),
         ShuttingDown: Kind("shutting-down", 503, "The gateway is shutting down"),
+        QuotaExceeded: Kind("model-quota-exceeded", 429, "The quota at the model server is used up"),
         ModelRateLimited: Kind("model-rate-limited", 429, "The model server is asked too often"),
+        ContextLengthExceeded: Kind("context-length-exceeded", 502, "The conversation is too long for the model"),
+        ContentRefused: Kind("content-refused", 502, "The model server refused the request for its content"),
+        ModelAuthenticationFailed: Kind(
+            "model-authentication-failed", 502, "The model server does not accept the gateway's key"
+        ),
+        ModelNotFound: Kind("model-not-found", 502, "The model server does not know the model"),
         ModelRejected: Kind("model-rejected", 502, "The model server refused the request"),
         ModelProtocolError: Kind("model-protocol-error", 502, "The model server's answer cannot be used"),
         ModelUnavailable: Kind("model-unavailable", 502, "The model server cannot be used"),
@@ -134,7 +148,7 @@ def _members(error: Exception) -> dict[str, Any]:
 def _seconds(error: Exception) -> int:
     wanted = error.retry_after if isinstance(error, ModelError | RunRefused) else None
     if wanted is None or not math.isfinite(wanted):
-        wanted = _RETRY_AFTER
+        wanted = _RETRY_AFTER_QUOTA if isinstance(error, QuotaExceeded) else _RETRY_AFTER
     return math.ceil(min(max(wanted, 1.0), _LONGEST_RETRY_AFTER))
 
 

@@ -15,6 +15,7 @@ from app.chat import (
     Completed,
     FinishReason,
     Message,
+    ModelAnswered,
     RoundCompleted,
     RoundStarted,
     SystemMessage,
@@ -101,6 +102,9 @@ async def test_a_stream_tells_each_round_and_ends_with_the_last_ones_answer(weat
         ToolCallStarted("call_1", "get_weather"),
         ToolCallArguments("call_1", "get_weather", '{"city": "Paris"}'),
         ToolCallReady(call.tool_calls[0]),
+        ModelAnswered(
+            ChatResponse.of_call(call, FinishReason.TOOL_CALLS, model="scripted"),
+        ),
         ToolCallSucceeded("call_1", "get_weather", "sunny in Paris", succeeded.ms),
         RoundCompleted(1, FinishReason.TOOL_CALLS, Usage()),
         RoundStarted(2),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
@@ -14,13 +16,18 @@ from app.chat import (
     BaseAdvisor,
     ChatRequest,
     ConfigurationError,
+    ContentRefused,
+    ContextLengthExceeded,
     GatewayError,
+    ModelAuthenticationFailed,
     ModelError,
+    ModelNotFound,
     ModelProtocolError,
     ModelRateLimited,
     ModelRejected,
     ModelTimeout,
     ModelUnavailable,
+    QuotaExceeded,
     Tool,
     ToolError,
     ToolFailed,
@@ -41,9 +48,14 @@ class Tired(ModelUnavailable):
 
 ERRORS: list[tuple[Exception, int, str]] = [
     (ModelRejected("no such model", status=404), 502, "model-rejected"),
+    (ContextLengthExceeded("too long", status=400), 502, "context-length-exceeded"),
+    (ContentRefused("not this", status=400), 502, "content-refused"),
+    (ModelAuthenticationFailed("wrong key", status=401), 502, "model-authentication-failed"),
+    (ModelNotFound("never heard of it", status=404), 502, "model-not-found"),
     (ModelProtocolError("the answer was cut"), 502, "model-protocol-error"),
     (ModelUnavailable("nobody listens"), 502, "model-unavailable"),
     (ModelRateLimited("too often", status=429), 429, "model-rate-limited"),
+    (QuotaExceeded("pay first", status=429), 429, "model-quota-exceeded"),
     (ModelTimeout("too slow"), 504, "model-timeout"),
     (ModelError("of no known kind"), 502, "model-error"),
     (Tired("worn out"), 502, "model-unavailable"),
@@ -199,6 +211,22 @@ async def test_who_is_rate_limited_is_told_when_to_come_back(wanted: float | Non
 
     assert reply.headers["retry-after"] == str(told)
     assert reply.document["retry_after"] == told
+
+
+@both_modes
+async def test_who_has_used_up_the_quota_is_not_told_to_come_back_in_a_moment(*, stream: bool) -> None:
+    async with gateway(ScriptedModel(QuotaExceeded("pay first"), QuotaExceeded("next month", retry_after=7))) as client:
+        told = [(await ask(client, stream=stream)).headers["retry-after"] for _ in range(2)]
+
+    assert told == ["3600", "7"]
+
+
+def test_the_page_on_http_names_every_type_of_problem() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"`([a-z-]+)`", page))
+
+    # What only a fault of the set-up shows is "and others" there.
+    assert {kind.name for kind in KINDS.values() if kind.status != 500} - {"model-error"} <= told
 
 
 @pytest.mark.parametrize(
