@@ -9,8 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.chat import ModelError, ModelRateLimited, ModelRejected, ModelUnavailable
+from app.chat import (
+    ContentRefused,
+    ContextLengthExceeded,
+    ModelAuthenticationFailed,
+    ModelError,
+    ModelNotFound,
+    ModelRateLimited,
+    ModelRejected,
+    ModelUnavailable,
+    QuotaExceeded,
+)
 from app.providers.openai.errors import error_in_answer, error_of_status, excerpt, retry_after
+from app.providers.openai.refusals import labels_in
 from app.providers.scrubbing import Scrubber
 
 NOW = 1_900_000_000.0
@@ -27,9 +38,9 @@ def judged(status: int, body: Any = b"", **headers: str) -> ModelError:
     ("status", "kind"),
     [
         (400, ModelRejected),
-        (401, ModelRejected),
+        (401, ModelAuthenticationFailed),
         (402, ModelRejected),
-        (403, ModelRejected),
+        (403, ModelAuthenticationFailed),
         (404, ModelRejected),
         (405, ModelRejected),
         (408, ModelUnavailable),
@@ -48,19 +59,187 @@ def judged(status: int, body: Any = b"", **headers: str) -> ModelError:
     ],
 )
 def test_the_status_decides_the_class(status: int, kind: type[ModelError]) -> None:
-    error = judged(status, {"error": {"message": "The model is asleep.", "code": "sleeping"}})
+    error = judged(status, {"error": {"message": "The server is asleep.", "code": "sleeping"}})
 
     assert type(error) is kind
     assert (error.status, error.code) == (status, "sleeping")
-    assert f"(HTTP {status}): The model is asleep" in str(error)
+    assert f"(HTTP {status}): The server is asleep" in str(error)
 
 
 @pytest.mark.fault("E01")
 def test_a_used_up_quota_is_told_apart_by_its_code() -> None:
     error = judged(429, {"error": {"message": "Pay first.", "type": "insufficient_quota", "code": None}})
 
-    assert isinstance(error, ModelRateLimited)
+    assert type(error) is QuotaExceeded
     assert error.code == "insufficient_quota"
+
+
+REFUSALS: list[tuple[type[ModelError], int, Any]] = [
+    # OpenAI, and who writes as it does
+    (ContextLengthExceeded, 400, {"error": {"message": "Too much.", "code": "context_length_exceeded"}}),
+    (ContextLengthExceeded, 400, {"error": {"message": "This model's maximum context length is 8 tokens. However, …"}}),
+    (ContentRefused, 400, {"error": {"message": "No.", "type": "x", "code": "content_policy_violation"}}),
+    (ContentRefused, 400, {"error": {"message": "It was flagged as violating our usage policy.", "code": "bad"}}),
+    (ModelAuthenticationFailed, 401, {"error": {"message": "No.", "code": "invalid_api_key"}}),
+    (ModelAuthenticationFailed, 403, {"error": {"message": "Your country is not served.", "code": "region"}}),
+    (
+        ModelNotFound,
+        404,
+        {"error": {"message": "The model `x-1.5` does not exist or you cannot see it.", "code": None}},
+    ),
+    (ModelNotFound, 400, {"error": {"message": "Gone.", "code": "model_not_found"}}),
+    (QuotaExceeded, 429, {"error": {"message": "Pay.", "type": "billing", "code": "billing_not_active"}}),
+    # Azure
+    (
+        ContentRefused,
+        400,
+        {"error": {"message": "No.", "code": "400", "innererror": {"code": "ResponsibleAIPolicyViolation"}}},
+    ),
+    (ModelNotFound, 404, {"error": {"code": "DeploymentNotFound", "message": "There is no such thing."}}),
+    (ModelAuthenticationFailed, 401, {"statusCode": 401, "message": "Unauthorized. Access token is missing."}),
+    # vLLM
+    (
+        ContextLengthExceeded,
+        400,
+        {"object": "error", "message": "The prompt is longer than the model's context.", "code": 400},
+    ),
+    (ContextLengthExceeded, 400, {"error": {"message": "Please reduce the length of the input prompt.", "code": 400}}),
+    (ModelNotFound, 404, {"object": "error", "message": "The model `q` does not exist.", "type": "NotFoundError"}),
+    # llama.cpp, once with a status that is none of the caller's doing
+    (ContextLengthExceeded, 400, {"error": {"code": 400, "message": "Long.", "type": "exceed_context_size_error"}}),
+    (ContextLengthExceeded, 500, {"error": {"message": "the request exceeds the available context size"}}),
+    (ModelUnavailable, 503, {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}),
+    (ModelAuthenticationFailed, 401, {"error": {"message": "Invalid API Key", "type": "authentication_error"}}),
+    # Ollama
+    (ModelNotFound, 404, {"error": {"message": "model 'q:latest' not found", "type": "not_found_error", "code": None}}),
+    (ModelNotFound, 404, {"error": 'model "q" not found, try pulling it first'}),
+    (ModelRejected, 400, {"error": {"message": "q does not support tools", "type": "api_error"}}),
+    # DeepSeek
+    (ModelNotFound, 400, {"error": {"message": "Model Not Exist", "code": "invalid_request_error"}}),
+    (ContentRefused, 400, {"error": {"message": "Content Exists Risk", "code": "invalid_request_error"}}),
+    (ModelRejected, 402, {"error": {"message": "Insufficient Balance", "code": "invalid_request_error"}}),
+    # Mistral
+    (
+        ContextLengthExceeded,
+        400,
+        {"object": "error", "message": "Prompt contains 9 tokens, too large for model with 4."},
+    ),
+    (ModelNotFound, 400, {"object": "error", "message": "Invalid model: q", "type": "invalid_model", "code": "1500"}),
+    (ModelAuthenticationFailed, 401, {"message": "Unauthorized", "request_id": "1"}),
+    # Groq
+    (ContextLengthExceeded, 413, {"error": {"message": "Request too large for model `q`: reduce your message size."}}),
+    (ModelNotFound, 400, {"error": {"message": "The model `q` has been decommissioned.", "code": "gone"}}),
+    # OpenRouter
+    (
+        ContextLengthExceeded,
+        502,
+        {
+            "error": {
+                "message": "Provider returned error",
+                "code": 502,
+                "metadata": {"raw": '{"error": {"message": "maximum context length is 9 tokens"}}'},
+            }
+        },
+    ),
+    (ContentRefused, 403, {"error": {"message": "Your input was flagged.", "code": 403, "metadata": {"reasons": []}}}),
+    (ModelAuthenticationFailed, 401, {"error": {"message": "No auth credentials found", "code": 401}}),
+    (ModelNotFound, 400, {"error": {"message": "a/b is not a valid model ID", "code": 400}}),
+    (ModelNotFound, 404, {"error": {"message": "No endpoints found for a/b.", "code": 404}}),
+    (ModelRejected, 404, {"error": {"message": "No endpoints found that support tool use.", "code": 404}}),
+    # Together
+    (ModelNotFound, 404, {"error": {"message": "Unable to access model q.", "code": "model_not_available"}}),
+    # Anthropic's and Gemini's own shapes
+    (
+        ContextLengthExceeded,
+        400,
+        {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 9 > 4"}},
+    ),
+    (ModelNotFound, 404, {"type": "error", "error": {"type": "not_found_error", "message": "model: q"}}),
+    (
+        ModelAuthenticationFailed,
+        401,
+        {"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}},
+    ),
+    (
+        ContextLengthExceeded,
+        400,
+        [{"error": {"message": "The input token count (9) exceeds the maximum number of tokens allowed."}}],
+    ),
+    (ModelAuthenticationFailed, 400, [{"error": {"message": "No.", "details": [{"reason": "API_KEY_INVALID"}]}}]),
+    (ModelNotFound, 404, [{"error": {"message": "models/q is not found for API version v1.", "status": "NOT_FOUND"}}]),
+    (
+        ModelRateLimited,
+        429,
+        [{"error": {"message": "You exceeded your current quota.", "status": "RESOURCE_EXHAUSTED"}}],
+    ),
+    # what only looks alike
+    (ModelRejected, 404, {"detail": "Not Found"}),
+    (ModelRejected, 404, b"<html><title>404 Not Found</title></html>"),
+    (
+        ModelRejected,
+        400,
+        {"error": {"message": "max_tokens is too large: 9. It is at most 4.", "code": "invalid_value"}},
+    ),
+    (ModelRejected, 400, {"error": {"message": "Invalid value for tool_choice; the tool was not found."}}),
+    (ModelRateLimited, 429, {"error": {"message": "Request too large for q on tokens per min", "type": "tokens"}}),
+    (ModelRejected, 403, {"error": {"message": "Pay.", "code": "insufficient_quota"}}),
+]
+
+
+@pytest.mark.fault("E01", "E02", "U38")
+@pytest.mark.parametrize(("kind", "status", "body"), REFUSALS)
+def test_what_a_server_refuses_a_request_for_is_told_apart(kind: type[ModelError], status: int, body: Any) -> None:
+    error = judged(status, body)
+
+    assert type(error) is kind
+    assert error.status == status
+
+
+@pytest.mark.fault("U38")
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [
+        (ContextLengthExceeded, {"error": {"message": "Long.", "type": "exceed_context_size_error"}}),
+        (ContentRefused, {"error": {"message": "No.", "code": "content_filter"}}),
+        (ModelAuthenticationFailed, {"error": {"message": "No.", "code": 401}}),
+        (ModelAuthenticationFailed, {"error": {"message": "Incorrect API key provided: x", "type": "odd"}}),
+        (ModelNotFound, {"error": {"message": "The model q does not exist", "type": "NotFoundError"}}),
+        (QuotaExceeded, {"error": {"message": "Pay.", "type": "insufficient_quota"}}),
+        (ModelRateLimited, {"error": {"message": "Slow down.", "type": "rate_limit_error"}}),
+        (ModelRejected, {"error": {"message": "Bad.", "type": "invalid_request_error"}}),
+        (ModelUnavailable, {"error": {"message": "Oops.", "type": "server_error"}}),
+        (ModelUnavailable, {"error": {"message": "Oops.", "code": 500}}),
+        (ModelUnavailable, {"error": {"message": "Out of time.", "code": 408}}),
+    ],
+)
+def test_an_error_within_an_answer_is_told_apart_in_the_same_way(kind: type[ModelError], payload: Any) -> None:
+    assert type(error_in_answer(payload, Scrubber())) is kind
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        ('{"error": {"message": "the real reason"}}', "the real reason"),
+        ({"message": "the real reason"}, "the real reason"),
+        ("the real reason", "the real reason"),
+        ("{the real reason", "{the real reason"),
+        (None, "Provider returned error"),
+    ],
+)
+def test_the_error_that_a_router_relays_is_told_and_not_the_router_s(raw: Any, told: str) -> None:
+    error = judged(502, {"error": {"message": "Provider returned error", "metadata": {"raw": raw}}})
+
+    assert str(error).endswith(f": {told}")
+
+
+def test_only_so_many_labels_are_looked_at() -> None:
+    endless: dict[str, Any] = {"details": [{"code": f"code_{number}"} for number in range(1000)]}
+    deep: dict[str, Any] = {"code": "context_length_exceeded"}
+    for _ in range(50):
+        deep = {"error": deep}
+
+    assert len(labels_in(endless)) <= 20
+    assert labels_in(deep) == frozenset()
 
 
 @pytest.mark.fault("E06", "S10")

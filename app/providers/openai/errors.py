@@ -10,20 +10,44 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 
-from app.chat import ModelError, ModelProtocolError, ModelRateLimited, ModelRejected, ModelUnavailable
+from app.chat import (
+    ContentRefused,
+    ContextLengthExceeded,
+    ModelAuthenticationFailed,
+    ModelError,
+    ModelNotFound,
+    ModelProtocolError,
+    ModelRateLimited,
+    ModelRejected,
+    ModelUnavailable,
+    QuotaExceeded,
+)
 from app.chat.text import well_formed_text
+from app.providers.openai.refusals import class_of, labels_in
 from app.providers.openai.wire_json import decode, encode
 
 Scrub = Callable[[str], str]
 
 BASE_URL_HINT = "check the base URL (GATEWAY_MODEL__BASE_URL): for many servers it ends in /v1"
 _KEY_HINT = "check the API key (GATEWAY_MODEL__API_KEY)"
+_NAME_HINT = "check the model's name (GATEWAY_MODEL__NAME, or `model` in the request)"
+
+_OPENINGS: Mapping[type[ModelError], str] = {
+    ContextLengthExceeded: "The conversation is too long for the model",
+    ContentRefused: "The model server refused the request for its content",
+    ModelAuthenticationFailed: "The model server does not accept the gateway's credentials",
+    ModelNotFound: "The model server does not have the model",
+    ModelRejected: "The model server refused the request",
+    QuotaExceeded: "The quota at the model server is used up",
+    ModelRateLimited: "The model server takes no more requests for now",
+    ModelUnavailable: "The model server failed",
+}
 
 _LONGEST = 500
 _LOOKED_AT = 4000
@@ -32,13 +56,6 @@ _CODE_KEYS = ("code", "error_code", "type")
 _STATUS_KEYS = ("status", "status_code", "http_status", "code", "error_code")
 _CHUNK_KEYS = frozenset({"choices", "id", "model", "object", "type", "usage"})
 _NO_ERROR = frozenset({0, "0", HTTPStatus.OK, "200", "", "success", "ok"})
-_RETRIABLE_4XX = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_EARLY})
-_RATE_WORDS = re.compile(r"rate.?limit|too.?many|quota|throttl|resource.?exhausted", re.IGNORECASE)
-_REQUEST_WORDS = re.compile(
-    r"invalid|bad.?request|authenti|unauthori|permission|forbidden|not.?found|context.?length|content.?(filter|policy)"
-    r"|unsupported|unprocessable|billing|moderation",
-    re.IGNORECASE,
-)
 _DEEPEST = 3
 
 
@@ -48,8 +65,8 @@ class _Details:
 
     message: str | None = None
     code: str | None = None
-    kind: str = ""
     status: int | None = None
+    labels: frozenset[str] = frozenset()
 
 
 def error_of_status(
@@ -69,7 +86,8 @@ def error_of_status(
         message = f"The model server redirects (HTTP {status}) to {target}, which is not followed; {BASE_URL_HINT}."
         return ModelRejected(message, status=status, code="redirect")
     try:
-        found = _details(decode(body))
+        payload = decode(body)
+        found = replace(_details(payload), labels=labels_in(payload))
     except ValueError:
         found = _Details(message=excerpt(body, scrub) or None)
     return _judged(found, status, scrub, retry_after(headers, now))
@@ -77,7 +95,7 @@ def error_of_status(
 
 def error_in_answer(payload: Any, scrub: Scrub) -> ModelError:
     """The error that an answer of status 200 holds in `payload`. Its own number, if any, is taken for the status."""
-    return _judged(_details(payload), None, scrub, None)
+    return _judged(replace(_details(payload), labels=labels_in(payload)), None, scrub, None)
 
 
 def protocol_error(what: str, code: str = "malformed") -> ModelProtocolError:
@@ -151,19 +169,29 @@ def _details(payload: Any, depth: int = 0) -> _Details:
     outer = _Details(
         next((said for key in _MESSAGE_KEYS if (said := _said(payload.get(key), depth))), None),
         None if code is None else str(code),
-        f"{payload.get('type') or ''}",
         next((status for key in _STATUS_KEYS if (status := _status(payload.get(key)))), None),
     )
-    inner = payload.get("error") or payload.get("errors")
+    inner = payload.get("error") or payload.get("errors") or _relayed(payload)
     if not inner or depth >= _DEEPEST:
         return outer
     found = _details(inner, depth + 1)
     return _Details(
         found.message or outer.message,
         found.code or outer.code,
-        f"{found.kind} {outer.kind}",
         found.status or outer.status,
     )
+
+
+def _relayed(payload: Mapping[str, Any]) -> Any:
+    """The error of the server behind a router, which puts nothing but "Provider returned error" over it."""
+    metadata = payload.get("metadata")
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    if not isinstance(raw, str) or raw.lstrip()[:1] not in ("{", "["):
+        return raw
+    try:
+        return decode(raw.encode("utf-8", "replace"))
+    except ValueError:
+        return raw
 
 
 def _said(value: Any, depth: int) -> str | None:
@@ -197,33 +225,20 @@ def _judged(found: _Details, status: int | None, scrub: Scrub, wait: float | Non
     code = _short(found.code or "", scrub, 100) or None
     effective = status or found.status
     where = "" if effective is None else f" (HTTP {effective})" if status else f" ({effective})"
-    kind = _class_of(effective, f"{code or ''} {found.kind}")
-    if kind is ModelRateLimited:
-        message = f"The model server takes no more requests for now{where}"
-    elif kind is ModelRejected:
-        message = f"The model server refused the request{where}"
-    else:
-        message = f"The model server failed{where}"
+    kind = class_of(effective, found.labels, (found.message or "")[:_LOOKED_AT])
+    message = f"{_OPENINGS[kind]}{where}"
     message += f": {told}" if told else "; it gave no reason" if code is None else f": {code}"
-    hint = _hint(effective)
+    hint = _hint(kind, effective)
     if hint:
         message = f"{message.rstrip('.')} ({hint})"
     return kind(message, status=effective, code=code, retry_after=wait)
 
 
-def _class_of(status: int | None, words: str) -> type[ModelError]:
-    if status == HTTPStatus.TOO_MANY_REQUESTS or (status is None and _RATE_WORDS.search(words)):
-        return ModelRateLimited
-    if status is None:
-        return ModelRejected if _REQUEST_WORDS.search(words) else ModelUnavailable
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _RETRIABLE_4XX:
-        return ModelUnavailable
-    return ModelRejected
-
-
-def _hint(status: int | None) -> str:
-    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+def _hint(kind: type[ModelError], status: int | None) -> str:
+    if kind is ModelAuthenticationFailed:
         return _KEY_HINT
+    if kind is ModelNotFound:
+        return _NAME_HINT
     if status in {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}:
         return f"{BASE_URL_HINT}; and the model's name"
     return ""
