@@ -1,51 +1,65 @@
-"""What a model server wants that others do not: flags, read where requests are made and answers are put together.
-
-A profile is given by configuration or follows from the server's host; the default is what most servers take.
-"""
+"""Which profile a model server has: the one that is named, or the one that its address tells."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Any
 from urllib.parse import urlsplit
 
+from app.chat import ConfigurationError
+from app.providers.profile import FLAGS, OPTION_FIELDS, Profile, Variant
+from app.providers.servers import LOCAL_HOSTS, SERVERS
 
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """The dialect of one kind of server.
+__all__ = ["DEFAULT", "FLAGS", "OPTION_FIELDS", "PROFILES", "Profile", "Variant", "profile_for"]
 
-    Attributes:
-        max_tokens_field: the field that limits the answer's tokens.
-        stream_usage: whether a stream is asked for its usage by `stream_options`, which some servers refuse.
-        empty_content: how the content of an assistant message that holds calls only is written: as null, as an empty
-            text, or not at all.
-        reasoning_back: whether reasoning is sent back with the assistant message it came with, under the name it came
-            under: within the turn only (thinking models want it while they call tools), always, or never.
-        think_tags: whether `<think>…</think>` at the beginning of a text is reasoning; else it stays text.
-        kept_fields: fields of an answer's message that the server wants back unchanged. Lists in them grow with the
-            deltas, objects are united.
+DEFAULT = "default"
+"""The name of the profile that every server takes."""
+
+PROFILES: Mapping[str, Profile] = MappingProxyType(
+    {DEFAULT: Profile(), **{server.name: server.profile for server in SERVERS}}
+)
+"""Profiles by name."""
+
+
+def profile_for(base_url: str, *, name: str | None = None, flags: Mapping[str, Any] | None = None) -> Profile:
+    """The profile of the server at `base_url`.
+
+    Args:
+        base_url: where the server is; its host, or a local port, tells what it is if no name does.
+        name: one of `PROFILES`.
+        flags: fields of `Profile` that differ; they hold for all of the server's models. None is no flag, and lists
+            stand for sets.
+
+    Raises:
+        ConfigurationError: there is no profile of that name, or no such flag.
     """
-
-    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    stream_usage: bool = True
-    empty_content: Literal["null", "empty", "omit"] = "null"
-    reasoning_back: Literal["turn", "always", "never"] = "turn"
-    think_tags: bool = False
-    kept_fields: frozenset[str] = frozenset(
-        {"reasoning_details", "thinking_blocks", "extra_content", "thought_signature"}
-    )
-
-
-_BY_HOST = {
-    "api.openai.com": Profile(max_tokens_field="max_completion_tokens"),
-    "openai.azure.com": Profile(max_tokens_field="max_completion_tokens"),
-    "api.mistral.ai": Profile(stream_usage=False),  # refuses unknown fields, and reports usage unasked
-}
+    if name is not None and name not in PROFILES:
+        raise ConfigurationError(f"There is no profile {name!r} of model servers; {_known(name, PROFILES)}.")
+    profile = PROFILES[name or _name_by_address(base_url)]
+    said = {flag: value for flag, value in (flags or {}).items() if value is not None}
+    for flag in said:
+        if flag not in FLAGS:
+            raise ConfigurationError(f"Profiles of model servers have no flag {flag!r}; {_known(flag, FLAGS)}.")
+    return profile.with_flags({flag: frozenset(v) if isinstance(v, list | tuple) else v for flag, v in said.items()})
 
 
-def profile_for(base_url: str) -> Profile:
-    """The profile of the server at `base_url`: by its host or a domain it belongs to, else the default."""
-    host = urlsplit(base_url).hostname or ""
-    labels = host.lower().split(".")
-    domains = (".".join(labels[start:]) for start in range(len(labels)))
-    return next((_BY_HOST[domain] for domain in domains if domain in _BY_HOST), Profile())
+def _name_by_address(base_url: str) -> str:
+    try:
+        url = urlsplit(base_url)
+        host, port = (url.hostname or "").rstrip("."), url.port
+    except ValueError:  # the address is judged where it is used
+        return DEFAULT
+    for server in SERVERS:
+        if any(fnmatchcase(host, pattern) or fnmatchcase(host, f"*.{pattern}") for pattern in server.hosts):
+            return server.name
+        if server.port is not None and port == server.port and (host in LOCAL_HOSTS or "." not in host):
+            return server.name
+    return DEFAULT
+
+
+def _known(name: str, names: Any) -> str:
+    near = get_close_matches(name, names, 1)
+    return f"the nearest is {near[0]!r}" if near else "there are " + ", ".join(sorted(names))

@@ -8,7 +8,6 @@ import pytest
 
 from app.chat import ConfigurationError
 from app.providers.address import Address, bearer, checked_headers
-from app.providers.profiles import Profile, profile_for
 
 
 @pytest.mark.parametrize(
@@ -70,18 +69,3 @@ def test_a_header_that_cannot_be_sent_stops_the_start_and_is_not_repeated() -> N
     with pytest.raises(ConfigurationError, match="X-Title") as caught:
         checked_headers({"X-Title": "secret\r\nX-More: 1"})
     assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("base_url", "profile"),
-    [
-        ("https://api.openai.com/v1", Profile(max_tokens_field="max_completion_tokens")),
-        ("https://OUR.openai.azure.com/openai/v1", Profile(max_tokens_field="max_completion_tokens")),
-        ("https://api.mistral.ai/v1", Profile(stream_usage=False)),
-        ("http://localhost:8080/v1", Profile()),
-        ("https://notapi.openai.com.example/v1", Profile()),
-        ("no url", Profile()),
-    ],
-)
-def test_the_profile_follows_from_the_host(base_url: str, profile: Profile) -> None:
-    assert profile_for(base_url) == profile

@@ -20,14 +20,14 @@ from app.chat import (
     Usage,
 )
 from app.chat.messages import EMPTY
-from app.chat.text import well_formed_text
+from app.chat.text import bytes_of, well_formed_text
 from app.providers.openai.calls import ToolCallAssembly
 from app.providers.openai.errors import Scrub, error_in_answer, protocol_error, tells_of_an_error
 from app.providers.openai.parts import Part, parts_of
 from app.providers.openai.text_channel import TextChannel
 from app.providers.openai.think_tags import ThinkTags
 from app.providers.openai.usage import usage_of
-from app.providers.profiles import Profile
+from app.providers.profile import Profile
 from app.providers.scrubbing import masked
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")
@@ -57,7 +57,7 @@ class AnswerAssembly:
         profile: the server's dialect.
         scrub: masks secrets in messages.
         secrets: masked in the answer, see `StreamMask`.
-        max_answer: characters the whole answer may have.
+        max_answer: bytes the whole answer may have, as UTF-8.
         extra: what is told beside the answer, see `ChatResponse.extra`.
     """
 
@@ -96,8 +96,13 @@ class AnswerAssembly:
         return self._finish is not None
 
     @property
+    def usage(self) -> Usage | None:
+        """What the server has told of it so far."""
+        return self._usage
+
+    @property
     def size(self) -> int:
-        """How much has come, in characters. Grows with content only."""
+        """How much has come, in bytes. Grows with content only."""
         return self._size + self._calls.size
 
     @property
@@ -112,6 +117,7 @@ class AnswerAssembly:
             ModelError: while iterating: the chunk tells of an error, cannot be read, or is one too many.
         """
         if tells_of_an_error(chunk):
+            self._take_usage(chunk, [])
             raise error_in_answer(chunk, self._scrub)
         self._id = _said(chunk.get("id")) or self._id
         self._model = _said(chunk.get("model")) or self._model
@@ -125,7 +131,7 @@ class AnswerAssembly:
         for choice in own:
             yield from self._choose(choice, chunk)
         if self.size > self._max_answer:
-            raise protocol_error(f"an answer larger than the {self._max_answer} characters allowed", "too_large")
+            raise protocol_error(f"an answer larger than the {self._max_answer} bytes allowed", "too_large")
 
     def close(self) -> Iterator[ChatEvent]:
         """The answer has ended: the events still due, the last of them `Completed`.
@@ -186,7 +192,7 @@ class AnswerAssembly:
 
     def _say(self, parts: Iterable[Part]) -> Iterator[ChatEvent]:
         for part in parts:
-            self._size += len(part.text)
+            self._size += bytes_of(part.text)
             yield from self._tell(self._tags.feed(part.text) if self._tags and part.kind == "text" else (part,))
 
     def _tell(self, parts: Iterable[Part]) -> Iterator[ChatEvent]:
@@ -209,7 +215,7 @@ class AnswerAssembly:
     def _take_usage(self, chunk: Mapping[str, Any], own: list[dict[str, Any]]) -> bool:
         usage = None
         for place in (chunk, *own, chunk.get("x_groq")):
-            if isinstance(place, dict) and (usage := usage_of(place.get("usage"))):
+            if isinstance(place, dict) and (usage := usage_of(place.get("usage"), chunk.get("timings"))):
                 break
         if usage and (self._usage is None or usage.input_tokens or usage.output_tokens or usage.total_tokens):
             self._usage = usage  # the last one that says something: totals grow, they are not added up
@@ -219,7 +225,7 @@ class AnswerAssembly:
         kept = self._kept.get(field)
         if value is None:
             return
-        self._size += len(str(value))
+        self._size += bytes_of(str(value))
         if isinstance(kept, list) and isinstance(value, list):
             kept.extend(value)
         elif isinstance(kept, dict) and isinstance(value, dict):

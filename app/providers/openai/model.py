@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import aclosing, suppress
-from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 
@@ -29,6 +28,7 @@ from app.providers.address import Address, bearer, checked_headers, secrets_of
 from app.providers.clock import Clock, Timeouts
 from app.providers.openai.errors import error_of_status
 from app.providers.openai.reader import MAX_ANSWER, MAX_EVENT, ChatCompletionReader
+from app.providers.openai.repair import repaired
 from app.providers.openai.request import request_body
 from app.providers.profiles import Profile, profile_for
 from app.providers.scrubbing import Scrubber
@@ -55,7 +55,7 @@ class OpenAIModel:
         headers: further request headers. The values of those that speak of keys and tokens are kept secret.
         name: what answers are labelled with where the server names no model; None = `model`.
         max_event: bytes that one event of a stream may have.
-        max_answer: characters that a whole answer may have.
+        max_answer: bytes that a whole answer may have.
 
     Raises:
         ConfigurationError: the URL, the key or a header cannot be used; no message holds them.
@@ -111,7 +111,7 @@ class OpenAIModel:
         await self._transport.aclose()
 
     async def _exchange(self, prompt: Prompt, *, stream: bool) -> ChatEvents:
-        prompt = replace(prompt, options=prompt.options.over(self.default_options))
+        prompt = Prompt(repaired(prompt.messages), prompt.options.over(self.default_options))
         clock = Clock(self._timeouts, prompt.options.timeout, stream=stream)
         request = WireRequest(
             url=self._address.url,
@@ -124,15 +124,19 @@ class OpenAIModel:
             if not HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
                 raise await self._error(response, clock)
             reader = self._reader(response)
-            while not reader.done:
-                chunk = await _next(response, reader, clock)
-                before = reader.size, reader.finished
-                for event in reader.feed(chunk) if chunk else reader.close():
-                    if isinstance(event, Completed):
-                        await _drain(response)
-                    yield event
-                if (reader.size, reader.finished) != before:
-                    clock.content_came()
+            try:
+                while not reader.done:
+                    chunk = await _next(response, reader, clock)
+                    before = reader.size, reader.finished
+                    for event in reader.feed(chunk) if chunk else reader.close():
+                        if isinstance(event, Completed):
+                            await _drain(response)
+                        yield event
+                    if (reader.size, reader.finished) != before:
+                        clock.content_came()
+            except ModelError as error:
+                error.usage = reader.usage  # a failed answer is billed all the same
+                raise
 
     def _reader(self, response: WireResponse) -> ChatCompletionReader:
         limits = {name: value for name, value in response.headers.items() if name.startswith(_RATE_LIMIT_HEADERS)}

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
-from app.chat import ChatEvent, ModelProtocolError
+from app.chat import ChatEvent, ModelProtocolError, Usage
 from app.chat.messages import EMPTY
 from app.providers.openai.assembly import AnswerAssembly
 from app.providers.openai.errors import (
@@ -32,7 +32,7 @@ from app.providers.openai.errors import (
     tells_of_an_error,
 )
 from app.providers.openai.wire_json import decode, is_cut
-from app.providers.profiles import Profile
+from app.providers.profile import Profile
 from app.providers.scrubbing import Scrubber
 from app.providers.sse import ServerSentEvent, SseDecoder
 
@@ -53,7 +53,7 @@ class ChatCompletionReader:
         scrub: masks secrets in messages.
         secrets: texts masked in the answer itself, see `StreamMask`.
         max_event: bytes that one event may have.
-        max_answer: characters that the whole answer may have, and bytes that a JSON body may have.
+        max_answer: bytes that the whole answer may have, or a JSON body.
         extra: what is told beside the answer, see `ChatResponse.extra`.
     """
 
@@ -82,6 +82,11 @@ class ChatCompletionReader:
     def finished(self) -> bool:
         """Whether the server has said why the answer ended: what may still come is usage."""
         return self._answer.finished
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the server has told of the tokens used so far, also where the answer then cannot be used."""
+        return self._answer.usage
 
     @property
     def size(self) -> int:

@@ -1,8 +1,8 @@
 """From a prompt to the body of a chat completions request.
 
 Every body is one that servers take: arguments of earlier calls are always a JSON object, one `tool` message holds one
-result, and fields that say nothing are left out. So is a schema's `$schema`, which tells a model nothing and which
-Gemini's servers refuse the whole request for.
+result, and fields that say nothing are left out. What servers want differently is a flag of their profile; nowhere else
+are they told apart. The history is expected to be whole, see `app.providers.openai.repair`.
 
 Differs from Spring AI: 1. Arguments that do not parse are sent back wrapped, so that the model reads its own mistake
 beside the error result, and the conversation goes on. 2. A forced tool choice without tools is dropped (174).
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from app.chat import (
@@ -22,30 +22,28 @@ from app.chat import (
     ModelRejected,
     Prompt,
     SystemMessage,
-    Tool,
     ToolCall,
     ToolMessage,
+    ToolResult,
     current_turn,
 )
 from app.providers.openai.assembly import REASONING_FIELDS
+from app.providers.openai.call_ids import written_id
+from app.providers.openai.tool_offer import tool_fields
 from app.providers.openai.wire_json import encode
-from app.providers.profiles import Profile
+from app.providers.profile import OPTION_FIELDS, Profile
 
 if TYPE_CHECKING:
     from openai.types.chat import (
         ChatCompletionAssistantMessageParam,
-        ChatCompletionFunctionToolParam,
         ChatCompletionMessageFunctionToolCallParam,
         ChatCompletionMessageParam,
-        ChatCompletionToolChoiceOptionParam,
     )
 
 _logger = logging.getLogger(__name__)
 
 INVALID_ARGUMENTS = "invalid_arguments"
 """Under this name the text of arguments that are no JSON object goes back to the model."""
-
-_FREE_CHOICES = ("auto", "none", "required")
 
 
 def request_body(prompt: Prompt, model: str | None, profile: Profile, *, stream: bool) -> bytes:
@@ -62,15 +60,12 @@ def request_body(prompt: Prompt, model: str | None, profile: Profile, *, stream:
         ModelRejected: the options cannot be sent.
     """
     options = prompt.options
+    name = options.model or model
+    profile = profile.of_model(name)
     body = {
-        "model": options.model or model,
-        "temperature": options.temperature,
-        "top_p": options.top_p,
-        profile.max_tokens_field: options.max_tokens,
-        "stop": list(options.stop) if options.stop else None,
-        "seed": options.seed,
-        "response_format": options.response_format,
-        **_tool_fields(options),
+        "model": name,
+        **_option_fields(options, profile),
+        **tool_fields(options, profile),
         **(options.extra or {}),
         "messages": list(messages(prompt.messages, profile)),
         **_mode(profile, stream=stream),
@@ -85,18 +80,38 @@ def request_body(prompt: Prompt, model: str | None, profile: Profile, *, stream:
 
 
 def messages(history: Sequence[Message], profile: Profile) -> Iterator[ChatCompletionMessageParam]:
-    """The messages in the server's form, in order."""
+    """The messages in the server's form, in order. Of one system message all texts are part, wherever they stood."""
     turn_begins = len(history) - len(current_turn(history))
+    merged = profile.system_messages == "one"
+    if merged and (texts := [message.content for message in history if isinstance(message, SystemMessage)]):
+        yield _system("\n\n".join(texts), profile)
     for place, message in enumerate(history):
         if isinstance(message, SystemMessage):
-            yield {"role": "system", "content": message.content}
+            if not merged:
+                yield _system(message.content, profile)
         elif isinstance(message, AssistantMessage):
             yield _assistant(message, profile, in_turn=place >= turn_begins)
         elif isinstance(message, ToolMessage):
-            for result in message.results:
-                yield {"role": "tool", "tool_call_id": result.id, "content": result.content}
+            yield from (_result(result, profile) for result in message.results)
         else:
             yield {"role": "user", "content": message.content}
+
+
+def _option_fields(options: ChatOptions, profile: Profile) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "temperature": options.temperature,
+        "top_p": options.top_p,
+        "stop": list(options.stop) if options.stop else None,
+        "seed": options.seed,
+        "response_format": options.response_format,
+    }
+    unsent = sorted(name for name in profile.unsent_options & OPTION_FIELDS if said[name] is not None)
+    if unsent:
+        _logger.info("left out of the request, for the model does not take it: %s", ", ".join(unsent))
+    sent = {name: value for name, value in said.items() if name not in unsent}
+    if "seed" in sent:
+        sent[profile.seed_field] = sent.pop("seed")
+    return {**sent, profile.max_tokens_field: options.max_tokens}
 
 
 def _mode(profile: Profile, *, stream: bool) -> dict[str, Any]:
@@ -105,32 +120,54 @@ def _mode(profile: Profile, *, stream: bool) -> dict[str, Any]:
     return {"stream": True, "stream_options": {"include_usage": True} if profile.stream_usage else None}
 
 
+def _system(text: str, profile: Profile) -> ChatCompletionMessageParam:
+    if profile.system_role == "developer":
+        return {"role": "developer", "content": text}
+    return {"role": "system", "content": text}
+
+
+def _result(result: ToolResult, profile: Profile) -> ChatCompletionMessageParam:
+    content = result.content if profile.tool_results == "text" else [{"type": "text", "text": result.content}]
+    body = {"role": "tool", "tool_call_id": written_id(result.id, profile), "content": content}
+    if profile.tool_names and result.name:
+        body["name"] = result.name
+    return cast("ChatCompletionMessageParam", body)
+
+
 def _assistant(message: AssistantMessage, profile: Profile, *, in_turn: bool) -> ChatCompletionAssistantMessageParam:
     body: dict[str, Any] = {"role": "assistant", **_sent_back(message, profile, in_turn=in_turn)}
     if message.content or not message.tool_calls or profile.empty_content == "empty":
         body["content"] = message.content
     elif profile.empty_content == "null":
         body["content"] = None
-    if message.refusal:
+    if message.refusal and profile.extra_back:
         body["refusal"] = message.refusal
+    elif message.refusal and not message.content:
+        body["content"] = message.refusal  # where it cannot be told apart, the model still has to read what it said
     if message.tool_calls:
-        body["tool_calls"] = [_call(call) for call in message.tool_calls]
+        body["tool_calls"] = [_call(call, profile) for call in message.tool_calls]
     return cast("ChatCompletionAssistantMessageParam", body)
 
 
 def _sent_back(message: AssistantMessage, profile: Profile, *, in_turn: bool) -> dict[str, Any]:
-    fields = {name: value for name, value in message.extra.items() if name not in REASONING_FIELDS}
+    fields: dict[str, Any] = {}
+    if profile.extra_back:
+        fields = {name: value for name, value in message.extra.items() if name not in REASONING_FIELDS}
     if profile.reasoning_back == "always" or (profile.reasoning_back == "turn" and in_turn):
-        fields.update({name: message.extra[name] for name in REASONING_FIELDS if name in message.extra})
+        known = {name: message.extra[name] for name in REASONING_FIELDS if name in message.extra}
+        if not known and message.reasoning and profile.reasoning_field and not profile.think_tags:
+            known = {profile.reasoning_field: message.reasoning}
+        fields.update(known)
     return fields
 
 
-def _call(call: ToolCall) -> ChatCompletionMessageFunctionToolCallParam:
-    extra = {name: value for name, value in call.extra.items() if name != "function"}
-    function = call.extra.get("function") or {}
+def _call(call: ToolCall, profile: Profile) -> ChatCompletionMessageFunctionToolCallParam:
+    kept = call.extra if profile.extra_back else {}
+    extra = {name: value for name, value in kept.items() if name != "function"}
+    function = kept.get("function") or {}
     body = {
         **extra,
-        "id": call.id,
+        "id": written_id(call.id, profile),
         "type": "function",
         "function": {**function, "name": call.name, "arguments": _arguments(call)},
     }
@@ -162,42 +199,3 @@ def _strictly(text: str) -> Any:
 
 def _no_number(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
-
-
-def _tool_fields(options: ChatOptions) -> dict[str, Any]:
-    if not options.tools:
-        return {}
-    return {
-        "tools": [_tool(tool) for tool in options.tools],
-        "tool_choice": _tool_choice(options.tool_choice),
-        "parallel_tool_calls": options.parallel_tool_calls,
-    }
-
-
-def _tool(tool: Tool) -> ChatCompletionFunctionToolParam:
-    definition = tool.definition
-    return {
-        "type": "function",
-        "function": {
-            "name": definition.name,
-            "description": definition.description,
-            "parameters": {name: value for name, value in definition.input_schema.items() if name != "$schema"},
-        },
-    }
-
-
-def _tool_choice(choice: str | None) -> ChatCompletionToolChoiceOptionParam | None:
-    if choice is None:
-        return None
-    if choice in _FREE_CHOICES:
-        return cast("ChatCompletionToolChoiceOptionParam", choice)
-    if not choice.lstrip().startswith("{"):
-        return {"type": "function", "function": {"name": choice}}
-    try:
-        written: Mapping[str, Any] = json.loads(choice)
-    except ValueError as error:
-        raise ModelRejected(
-            f"The request was not sent: tool_choice is neither a tool's name nor JSON ({error}).",
-            code="invalid_tool_choice",
-        ) from None
-    return cast("ChatCompletionToolChoiceOptionParam", written)

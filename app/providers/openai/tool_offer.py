@@ -1,0 +1,128 @@
+"""The tools of a request, and how the model may choose among them, as a server takes them.
+
+A schema's `$schema` tells a model nothing, and Gemini's servers refuse the whole request for it: nobody is sent it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from app.chat import ChatOptions, ModelRejected, Tool
+from app.chat.json_schema import Schema, make_strict, map_subschemas, subschemas
+from app.providers.profile import Profile
+
+if TYPE_CHECKING:
+    from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionToolChoiceOptionParam
+
+_logger = logging.getLogger(__name__)
+
+_FREE_CHOICES = ("auto", "none", "required")
+_NEVER_STRICT = frozenset(
+    {
+        *("allOf", "oneOf", "not", "if", "then", "else", "prefixItems", "patternProperties", "propertyNames"),
+        *("dependentRequired", "dependentSchemas", "unevaluatedItems", "unevaluatedProperties"),
+        *("contains", "minContains", "maxContains", "uniqueItems"),
+    }
+)
+"""Keywords that servers do not take in a schema which they are to hold a model to."""
+
+
+def tool_fields(options: ChatOptions, profile: Profile) -> dict[str, Any]:
+    """The fields of a request body that speak of tools; none where there are no tools.
+
+    Raises:
+        ModelRejected: the choice is no tool's name and cannot be read.
+    """
+    if not options.tools:
+        return {}
+    choice, tools = _fitting(_tool_choice(options.tool_choice), options.tools, profile)
+    return {
+        "tools": [_tool(tool, profile) for tool in tools],
+        "tool_choice": choice,
+        "parallel_tool_calls": options.parallel_tool_calls if profile.parallel_tool_calls else None,
+    }
+
+
+def _tool(tool: Tool, profile: Profile) -> ChatCompletionFunctionToolParam:
+    definition = tool.definition
+    schema: Schema = {name: value for name, value in definition.input_schema.items() if name != "$schema"}
+    function: dict[str, Any] = {"name": definition.name, "description": definition.description}
+    if profile.strict_tools and (strict := _strict(schema)) is not None:
+        schema = strict
+        function["strict"] = True
+    if profile.refused_keywords:
+        schema = _without(schema, profile.refused_keywords)
+    return cast("ChatCompletionFunctionToolParam", {"type": "function", "function": {**function, "parameters": schema}})
+
+
+def _strict(schema: Schema) -> dict[str, Any] | None:
+    """The schema as servers hold a model to it; None where it has no such form."""
+    for part in subschemas(schema):
+        closed = part.get("additionalProperties", False if "properties" in part else None) is False
+        if not _NEVER_STRICT.isdisjoint(part) or (_is_object(part) and not closed):
+            return None
+    return _closed(make_strict(schema))
+
+
+def _is_object(schema: Schema) -> bool:
+    kinds = schema.get("type")
+    return "properties" in schema or kinds == "object" or (isinstance(kinds, list | tuple) and "object" in kinds)
+
+
+def _closed(schema: Schema) -> dict[str, Any]:
+    if "$ref" in schema:
+        return {"$ref": schema["$ref"]}  # beside which nothing may stand
+    changed = map_subschemas(schema, _closed)
+    changed.pop("default", None)
+    if _is_object(changed):
+        changed["additionalProperties"] = False
+        changed.setdefault("required", [])
+    return changed
+
+
+def _without(schema: Schema, keywords: frozenset[str]) -> dict[str, Any]:
+    changed = map_subschemas(schema, lambda part: _without(part, keywords))
+    if "const" in keywords and "const" in changed:
+        changed.setdefault("enum", [changed["const"]])
+    return {keyword: value for keyword, value in changed.items() if keyword not in keywords}
+
+
+def _tool_choice(choice: str | None) -> ChatCompletionToolChoiceOptionParam | None:
+    if choice is None:
+        return None
+    if choice in _FREE_CHOICES:
+        return cast("ChatCompletionToolChoiceOptionParam", choice)
+    if not choice.lstrip().startswith("{"):
+        return {"type": "function", "function": {"name": choice}}
+    try:
+        written: Mapping[str, Any] = json.loads(choice)
+    except ValueError as error:
+        raise ModelRejected(
+            f"The request was not sent: tool_choice is neither a tool's name nor JSON ({error}).",
+            code="invalid_tool_choice",
+        ) from None
+    return cast("ChatCompletionToolChoiceOptionParam", written)
+
+
+def _fitting(
+    choice: ChatCompletionToolChoiceOptionParam | None, tools: Sequence[Tool], profile: Profile
+) -> tuple[Any, Sequence[Tool]]:
+    """The choice in a form that the server takes, and the tools to offer with it."""
+    if profile.tool_choice == "all" or choice is None or choice == "none":
+        return choice, tools
+    if profile.tool_choice == "words":
+        if isinstance(choice, str):
+            return choice, tools
+        wanted = _named(choice)
+        return "required", [tool for tool in tools if tool.definition.name == wanted] or tools
+    if choice != "auto":
+        _logger.info("tool_choice is left to the model, for the server takes no other")
+    return None, tools
+
+
+def _named(choice: Mapping[str, Any]) -> str | None:
+    function = choice.get("function")
+    return function.get("name") if isinstance(function, Mapping) else None
