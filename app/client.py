@@ -25,7 +25,9 @@ from app.chat import (
     ConfigurationError,
     Message,
     Prompt,
+    RoutingModel,
     SystemMessage,
+    TargetState,
     Tool,
     ToolNotFound,
     UserMessage,
@@ -85,6 +87,16 @@ class ChatClient:
     def model(self) -> ChatModel:
         """The model asked."""
         return self._model
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """The names by which a request can choose a model, the default first."""
+        return self._model.aliases if isinstance(self._model, RoutingModel) else (self._model.name,)
+
+    @property
+    def targets(self) -> tuple[TargetState, ...]:
+        """The model servers behind the aliases as they are now; none where the model is not one of several."""
+        return self._model.targets if isinstance(self._model, RoutingModel) else ()
 
     @property
     def tool_calling(self) -> bool:

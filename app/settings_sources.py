@@ -11,7 +11,7 @@ import tomllib
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from dotenv.parser import parse_stream
 from pydantic import BaseModel, ValidationError
@@ -209,17 +209,33 @@ def explain(error: ValidationError, settings_cls: type[BaseSettings], arguments:
         path = tuple(str(part) for part in found["loc"])
         key = next((k for k in known if path[: len(k)] == k), path)
         dotted = ".".join(key)
+        inside = _sections_in(settings_cls, key)
         place = f"{dotted} (argument)" if _at(arguments, key) is not None else _place(key, sources)
-        if found["type"] == "extra_forbidden":
-            variable = place is not None and place.upper().startswith(variable_name((), settings_cls))
-            if variable:
-                names = [variable_name(k, settings_cls) for k in known]
-            else:
-                names = [*settings_cls.model_fields] if len(key) == 1 else [".".join(k) for k in known]
-            lines.append(f"{place or dotted}: unknown; the nearest known name is {_nearest(key, names)}")
+        is_unknown = found["type"] == "extra_forbidden"
+        where = place or (dotted if is_unknown else variable_name(key, settings_cls))
+        if inside and path != key:
+            where += f": {'.'.join(path[len(key) :])}"
+        if not is_unknown:
+            lines.append(f"{where}: {_rule(found['type'], found['msg'])}")
+            continue
+        if inside:
+            names = [".".join(k) for k, _ in fields(inside)]
+        elif place is not None and place.upper().startswith(variable_name((), settings_cls)):
+            names = [variable_name(k, settings_cls) for k in known]
         else:
-            lines.append(f"{place or variable_name(key, settings_cls)}: {_rule(found['type'], found['msg'])}")
+            names = [*settings_cls.model_fields] if len(key) == 1 else [".".join(k) for k in known]
+        lines.append(f"{where}: unknown; the nearest known name is {_nearest(path[-1:] if inside else key, names)}")
     return "\n  ".join(lines)
+
+
+def _sections_in(settings_cls: type[BaseModel], key: Key) -> type[BaseModel] | None:
+    """Return the class of the sections that stand within the value of one setting, None where it holds none."""
+    found: list[Any] = [field.annotation for name, field in fields(settings_cls) if name == key]
+    for annotation in found:
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            return annotation
+        found.extend(get_args(annotation))
+    return None
 
 
 def _place(key: Key, sources: tuple[PydanticBaseSettingsSource, ...]) -> str | None:
@@ -236,7 +252,7 @@ def _rule(kind: str, message: str) -> str:
             return 'must be a JSON object, such as {"name": "value"}'
         case "model_type":
             return "is a section: set the keys in it"
-        case "string_too_short":
+        case "string_too_short" | "too_short":
             return "must not be empty"
         case _:
             return message.removeprefix("Value error, ").replace("Input should be", "must be", 1)

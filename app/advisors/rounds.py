@@ -28,7 +28,7 @@ def swallowed(request: ChatRequest, response: ChatResponse) -> tuple[RoundComple
     if not response.rounds:
         return ()
     last = response.rounds[-1]
-    return (RoundCompleted(last_round(request, response), last.finish_reason, last.usage),)
+    return (RoundCompleted(last_round(request, response), last.finish_reason, last.usage, last.target),)
 
 
 def continued(request: ChatRequest, response: ChatResponse) -> ChatRequest:

@@ -56,6 +56,7 @@ class TraceAdvisor:
 def _told_by(response: ChatResponse) -> dict[str, object]:
     usage = response.usage
     return {
+        "target": response.rounds[-1].target if response.rounds else None,
         **({"model": response.model} if response.model else {}),
         "finish_reason": response.finish_reason.value,
         "tool_calls": [call.name for call in response.tool_calls],
@@ -69,5 +70,5 @@ def _told_by_error(error: Exception) -> dict[str, object]:
     # Its class and the server's own codes only: its message may quote what was said.
     told: dict[str, object] = {"failed": type(error).__name__}
     if isinstance(error, ModelError):
-        told |= {"status": error.status, "code": error.code}
+        told |= {"status": error.status, "code": error.code, "target": error.target}
     return told

@@ -104,11 +104,12 @@ class ModelAnswered:
 
 @dataclass(frozen=True, slots=True)
 class RoundCompleted:
-    """A round that others follow has ended, its tools included."""
+    """A round that others follow has ended, its tools included. See `Round` for what it tells."""
 
     round: int
     finish_reason: FinishReason
     usage: Usage
+    target: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

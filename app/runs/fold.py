@@ -61,17 +61,17 @@ class Fold:
                 self._text = [response.content]
                 self._reasoning = [response.message.reasoning or ""]
                 self._answered = response.rounds[-1] if response.rounds else None
-            case RoundCompleted(_, reason, usage):
+            case RoundCompleted(_, reason, usage, target):
                 self._is_open = False
                 self._answered = None
-                self._finished = _with(self._finished, Round(reason, usage))
+                self._finished = _with(self._finished, Round(reason, usage, target))
 
     def closing(self, reason: FinishReason) -> RoundCompleted | None:
         """What ends the round that is going: as its model call ended, or for `reason`. None where no round is going."""
         if not self._is_open or self.round is None:
             return None
         ended = self._answered or Round(reason)
-        return RoundCompleted(self.round, ended.finish_reason, ended.usage)
+        return RoundCompleted(self.round, ended.finish_reason, ended.usage, ended.target)
 
     def response(self, reason: FinishReason) -> ChatResponse:
         """What was done so far, as an answer that ended for `reason`."""

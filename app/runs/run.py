@@ -167,7 +167,7 @@ class Run:
         # An advisor that answered by itself made no model call: there is no round to close.
         if self._fold.round is not None and response.rounds:
             last = response.rounds[-1]
-            await self._take(RoundCompleted(self._fold.round, last.finish_reason, last.usage))
+            await self._take(RoundCompleted(self._fold.round, last.finish_reason, last.usage, last.target))
 
     async def _broken_off(self) -> RunEnd:
         reason = self._broken_off_for

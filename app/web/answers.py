@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.chat import ChatResponse, ToolRun, Usage
+from app.chat import ChatResponse, Round, RoundCompleted, ToolRun, Usage
 
 
 def answer_document(response: ChatResponse, *, run_id: str, conversation_id: str | None, model: str) -> dict[str, Any]:
@@ -28,10 +28,14 @@ def answer_document(response: ChatResponse, *, run_id: str, conversation_id: str
         "tool_calls": [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls],
         "tool_runs": [_tool_run(run) for run in response.tool_runs],
         "usage": usage_document(response.usage),
-        "rounds": [
-            {"finish_reason": one.finish_reason.value, "usage": usage_document(one.usage)} for one in response.rounds
-        ],
+        "rounds": [round_document(one) for one in response.rounds],
     }
+
+
+def round_document(one: Round | RoundCompleted) -> dict[str, Any]:
+    """How a model call ended, with the target that served it where that has a name."""
+    target = {} if one.target is None else {"target": one.target}
+    return {"finish_reason": one.finish_reason.value, "usage": usage_document(one.usage), **target}
 
 
 def usage_document(usage: Usage) -> dict[str, int | None]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from app.chat import FinishReason
+from app.chat import BreakerState, FinishReason
 from app.web.schemas import MessageForm
 
 
@@ -60,11 +60,15 @@ class ToolErrorDocument(Document):
     ms: float
 
 
+TargetName: TypeAlias = Annotated[str, Field(description="The model server that served; absent where it has no name.")]
+
+
 class RoundDocument(Document):
     """One model call."""
 
     finish_reason: FinishReason
     usage: UsageDocument
+    target: TargetName = ""
 
 
 class AnswerDocument(Document):
@@ -137,11 +141,22 @@ class AliveDocument(Document):
     status: Literal["alive"]
 
 
+class TargetDocument(Document):
+    """A model server behind an alias."""
+
+    alias: str
+    target: TargetName = ""
+    breaker: Annotated[BreakerState, Field(description="`open`: it failed and is left alone for a while.")]
+    active: Annotated[int, Field(description="Calls that it is answering.")]
+    waiting: Annotated[int, Field(description="Calls that wait until it has room.")]
+
+
 class ReadyDocument(Document):
     """The gateway takes requests."""
 
     status: Literal["ready"]
-    model: str
+    model: Annotated[str, Field(description="The alias of requests that name none.")]
+    targets: Annotated[list[TargetDocument], Field(description="Absent where no model server is configured.")] = []
     demo: Annotated[bool, Field(description="Whether the built-in demo model answers, not a model server.")]
     note: Annotated[str, Field(description="Demo only: how to configure a model.")] = ""
 
@@ -221,6 +236,7 @@ class RoundCompletedData(_RoundEvent):
 
     finish_reason: FinishReason
     usage: UsageDocument
+    target: TargetName = ""
 
 
 class RunAnswerData(AnswerDocument):

@@ -25,6 +25,7 @@ from app.chat import (
     ContextLengthExceeded,
     GatewayError,
     ModelAuthenticationFailed,
+    ModelBusy,
     ModelError,
     ModelNotFound,
     ModelProtocolError,
@@ -51,6 +52,8 @@ _RETRY_AFTER = 10.0
 _RETRY_AFTER_QUOTA = 3600.0
 """The same for a quota, which takes a payment or a new month."""
 _LONGEST_RETRY_AFTER = 86_400.0
+_RETRIED = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
+"""Statuses that always say when to come back; others do where the model server said so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,7 @@ KINDS: Mapping[type[Exception], Kind] = MappingProxyType(
         ModelRejected: Kind("model-rejected", 502, "The model server refused the request"),
         ModelProtocolError: Kind("model-protocol-error", 502, "The model server's answer cannot be used"),
         ModelUnavailable: Kind("model-unavailable", 502, "The model server cannot be used"),
+        ModelBusy: Kind("model-busy", 503, "The model server has all the calls that it may have"),
         ModelTimeout: Kind("model-timeout", 504, "The model server took too long"),
         ModelError: Kind("model-error", 502, "The model server failed"),
         ToolError: Kind("tool-error", 500, "A tool failed"),
@@ -127,7 +131,7 @@ def problem_of(error: Exception) -> Problem:
     if kind is None:
         return Problem(INTERNAL, _IN_THE_LOG)
     members = _members(error)
-    if kind.status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}:
+    if kind.status in _RETRIED or (isinstance(error, ModelError) and error.retry_after is not None):
         members["retry_after"] = _seconds(error)
     headers = {"Retry-After": str(members["retry_after"])} if "retry_after" in members else {}
     detail = _IN_THE_LOG if isinstance(error, ConfigurationError) else str(error)  # it may name files and modules

@@ -20,7 +20,7 @@ from app.chat import (
     ToolCallSucceeded,
 )
 from app.runs import Entry, RunCancelled, RunCompleted, RunFailed, RunStarted
-from app.web.answers import milliseconds, usage_document
+from app.web.answers import milliseconds, round_document
 from app.web.errors import problem_of
 
 Answer: TypeAlias = Callable[[ChatResponse], dict[str, Any]]
@@ -62,10 +62,6 @@ def _error(event: ToolCallErrored) -> dict[str, Any]:
     return {"call_id": event.call_id, "name": event.name, "error": event.error, "ms": milliseconds(event.ms)}
 
 
-def _round(event: RoundCompleted) -> dict[str, Any]:
-    return {"finish_reason": event.finish_reason.value, "usage": usage_document(event.usage)}
-
-
 def _nothing(_: RunStarted | RoundStarted) -> dict[str, Any]:
     return {}
 
@@ -82,7 +78,7 @@ _WIRE: Mapping[type, tuple[str, Callable[[Any], dict[str, Any]]]] = MappingProxy
         ToolCallProgress: ("tool_call.progress", _progress),
         ToolCallSucceeded: ("tool_call.result", _result),
         ToolCallErrored: ("tool_call.error", _error),
-        RoundCompleted: ("round.completed", _round),
+        RoundCompleted: ("round.completed", round_document),
     }
 )
 

@@ -23,7 +23,7 @@ from app.web.sse import MEDIA_TYPE as EVENT_STREAM
 Responses: TypeAlias = dict[int | str, dict[str, Any]]
 
 BODY_ERRORS = (400, 413, 415, 422)
-_RETRIED = frozenset({429, 503})
+_RETRIED = frozenset({429, 502, 503})
 RUN_ERRORS = (*BODY_ERRORS, 409, 429, 502, 503, 504)
 
 _REF = "#/components/schemas/{model}"
@@ -42,7 +42,10 @@ _REQUEST_ID = {
     "description": "Names the request in the log; a sane one of the caller's is kept.",
     "schema": {"type": "string"},
 }
-_RETRY_AFTER = {"description": "Seconds to wait before asking again.", "schema": {"type": "integer", "minimum": 1}}
+_RETRY_AFTER = {
+    "description": "Seconds to wait before asking again; with 502 only where the model server said so.",
+    "schema": {"type": "integer", "minimum": 1},
+}
 
 
 def takes(body: type[BaseModel]) -> dict[str, Any]:

@@ -27,8 +27,9 @@ def chat_request(body: ChatBody, client: ChatClient, *, stream: bool, principal:
     """
     if body.tool_calling and not client.tool_calling:
         raise _refusal(("tool_calling",), "is switched off by the operator and cannot be switched on; leave it out")
-    if body.model is not None and body.model != client.model.name:
-        raise _refusal(("model",), f"unknown model {body.model!r}; known: {client.model.name!r}")
+    if body.model is not None and body.model not in client.aliases:
+        known = ", ".join(map(repr, client.aliases))
+        raise _refusal(("model",), f"unknown model {body.model!r}; known: {known}")
     prompt = Prompt(_messages(body), _options(body, client))
     request = ChatRequest(prompt, stream=stream, conversation_id=body.conversation_id, principal=principal)
     if prompt.options.forces_a_tool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, Response
 
+from app.chat import TargetState
 from app.web import openapi
 from app.web.dependencies import CurrentGateway
 from app.web.documents import AliveDocument, ReadyDocument
@@ -22,14 +25,27 @@ async def alive() -> Response:
 @router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", responses=openapi.answers(ReadyDocument, 503))
 async def ready(gateway: CurrentGateway) -> Response:
-    """Say that requests are taken, and which model answers them. The model server is not asked."""
+    """Say that requests are taken, which model answers them, and how its servers did lately. None of them is asked."""
     gateway.runs.check_open()
     note = {} if gateway.demo_note is None else {"note": gateway.demo_note}
+    targets = [_target(state) for state in gateway.client.targets]
     return json_response(
         {
             "status": "ready",
             "model": gateway.client.model.name,
             "demo": gateway.demo_note is not None,
+            **({"targets": targets} if targets else {}),
             **note,
         }
     )
+
+
+def _target(state: TargetState) -> dict[str, Any]:
+    name = {} if state.name is None else {"target": state.name}
+    return {
+        "alias": state.alias,
+        **name,
+        "breaker": state.breaker,
+        "active": state.active,
+        "waiting": state.waiting,
+    }

@@ -1,0 +1,235 @@
+"""A model that stands for several servers: asks the one that is wanted and well, and another where it fails.
+
+Everything here holds only until the first event of an answer. From then on the answer is that target's, and where it
+breaks off it fails: a second server would not say the same words again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
+
+from app.chat import (
+    ChatEvent,
+    ChatEvents,
+    ChatModel,
+    ChatOptions,
+    ChatResponse,
+    Completed,
+    ConfigurationError,
+    ModelError,
+    ModelNotFound,
+    Prompt,
+    TargetState,
+    Usage,
+)
+from app.providers.routing.attempts import Attempts, Next
+from app.providers.routing.breaker import BreakerPolicy
+from app.providers.routing.retry import RetryBudget, RetryPolicy
+from app.providers.routing.target import Lane, Route, Target
+from app.providers.routing.verdicts import breaks
+
+_log = logging.getLogger(__name__)
+
+
+class RoutedModel:
+    """Chooses a target by the alias that the options name, and stands by it or goes on to the next.
+
+    With a single target it is that model with retries and a limit of calls. Where there is but one alias, another name
+    in the options goes to its targets as the name of the model; with several it is an error.
+
+    Args:
+        routes: targets in order of preference, by alias. Closed with this model.
+        default: the alias of requests that name none; None = the first.
+        retry: how often and how patiently a target is asked.
+        budget: bounds the retries of all calls together.
+        breaker: when a target is left alone.
+        now: a clock in seconds.
+        sleep: waits so many seconds.
+        uniform: gives a number from 0 to 1, 1 not included.
+
+    Raises:
+        ConfigurationError: there is no alias, one without targets, or no default.
+    """
+
+    def __init__(
+        self,
+        routes: Mapping[str, Sequence[Target]],
+        *,
+        default: str | None = None,
+        retry: RetryPolicy | None = None,
+        budget: RetryBudget | None = None,
+        breaker: BreakerPolicy | None = None,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        uniform: Callable[[], float] = random.random,
+    ) -> None:
+        if not routes:
+            raise ConfigurationError("there is no alias to route to")
+        default = next(iter(routes)) if default is None else default
+        if default not in routes:
+            raise ConfigurationError(f"the default model {default!r} is none of the aliases {', '.join(routes)}")
+        self._routes = {
+            alias: Route(alias, targets, breaker=breaker, now=now)
+            for alias, targets in sorted(routes.items(), key=lambda item: item[0] != default)
+        }
+        self._retry = retry or RetryPolicy()
+        self._budget = budget or RetryBudget(now=now)
+        self._now = now
+        self._sleep = sleep
+        self._uniform = uniform
+        self.name = default
+
+    @property
+    def default_options(self) -> ChatOptions:
+        """None of its own: each target's model has its defaults."""
+        return ChatOptions()
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """See `RoutingModel.aliases`."""
+        return tuple(self._routes)
+
+    @property
+    def targets(self) -> tuple[TargetState, ...]:
+        """See `RoutingModel.targets`."""
+        return tuple(state for route in self._routes.values() for state in route.states)
+
+    async def call(self, prompt: Prompt) -> ChatResponse:
+        """See `ChatModel.call`.
+
+        Raises:
+            ModelBusy: every target has the calls that it may have, and as many wait.
+        """
+        async with aclosing(self._answer(prompt, stream=False)) as events:
+            [response] = [event.response async for event in events if isinstance(event, Completed)]
+        return response
+
+    def stream(self, prompt: Prompt) -> ChatEvents:
+        """See `ChatModel.stream`.
+
+        Raises:
+            ModelBusy: while iterating: every target has the calls that it may have, and as many wait.
+        """
+        return self._answer(prompt, stream=True)
+
+    async def aclose(self) -> None:
+        """Close the models of all targets."""
+        async with AsyncExitStack() as closing:
+            for route in self._routes.values():
+                for lane in route.lanes:
+                    closing.push_async_callback(lane.target.model.aclose)
+
+    async def _answer(self, prompt: Prompt, *, stream: bool) -> ChatEvents:
+        route, prompt = self._routed(prompt)
+        timeout = prompt.options.timeout
+        attempts = Attempts(
+            route.order(self._uniform),
+            self._retry,
+            self._budget,
+            now=self._now,
+            uniform=self._uniform,
+            ends=None if timeout is None else self._now() + timeout,
+        )
+        self._budget.called()
+        to_ask: Next = attempts.first
+        while True:
+            lane = await _enter(to_ask.lanes)
+            permit = lane.breaker.enter()
+            is_delivered = False
+            try:
+                asked = _within(prompt, attempts.time_left)
+                async with aclosing(_ask(lane.target.model, asked, stream=stream)) as events:
+                    async for event in events:
+                        if not is_delivered:
+                            permit.begun()
+                            is_delivered = True
+                        yield _labelled(event, route.alias, lane, attempts.usage)
+            except ModelError as error:
+                (permit.failed if breaks(error) else permit.succeeded)()
+                error.target = lane.target.name
+                found = None if is_delivered else attempts.after(lane, error)
+                if found is None:
+                    error.usage = attempts.usage or error.usage
+                    raise
+                _log.warning("%s; asking %s", _told(route, lane, error), _planned(found))
+                to_ask = found
+            else:
+                permit.succeeded()
+                return
+            finally:
+                permit.abandoned()
+                lane.limiter.leave()
+            if to_ask.wait:
+                await self._sleep(to_ask.wait)
+
+    def _routed(self, prompt: Prompt) -> tuple[Route, Prompt]:
+        """The route that the prompt names, and the prompt as its targets get it: each has a model name of its own."""
+        wanted = prompt.options.model
+        if wanted is None:
+            return self._routes[self.name], prompt
+        if wanted in self._routes:
+            return self._routes[wanted], replace(prompt, options=replace(prompt.options, model=None))
+        if len(self._routes) == 1:
+            return self._routes[self.name], prompt
+        known = ", ".join(map(repr, self._routes))
+        raise ModelNotFound(f"unknown model {wanted!r}; known: {known}", code="unknown_alias")
+
+
+async def _ask(model: ChatModel, prompt: Prompt, *, stream: bool) -> ChatEvents:
+    if not stream:
+        yield Completed(await model.call(prompt))
+        return
+    async with aclosing(model.stream(prompt)) as events:
+        async for event in events:
+            yield event
+
+
+async def _enter(lanes: Sequence[Lane]) -> Lane:
+    """Take a place in the first lane that has one, or else wait in the first that has a queue.
+
+    Raises:
+        ModelBusy: all of them are full.
+    """
+    lane = (
+        next((lane for lane in lanes if lane.limiter.has_room), None)
+        or next((lane for lane in lanes if lane.limiter.has_queue), None)
+        or lanes[0]
+    )
+    await lane.limiter.enter()
+    return lane
+
+
+def _within(prompt: Prompt, seconds: float | None) -> Prompt:
+    """The prompt with what is left of its caller's time: all tries together have it once."""
+    return prompt if seconds is None else replace(prompt, options=replace(prompt.options, timeout=seconds))
+
+
+def _labelled(event: ChatEvent, alias: str, lane: Lane, spent: Usage | None) -> ChatEvent:
+    """An answer with what the target cannot know: the alias, its own name, and what the tries before it used."""
+    if not isinstance(event, Completed):
+        return event
+    response = replace(event.response, model=event.response.model or alias)
+    return Completed(response.from_target(lane.target.name).with_usage(spent))
+
+
+def _told(route: Route, lane: Lane, error: ModelError) -> str:
+    """A failure without its message, which may quote what was said."""
+    told = {
+        "model": route.alias,
+        "target": lane.target.name,
+        "failed": type(error).__name__,
+        "status": error.status,
+        "code": error.code,
+    }
+    return " ".join(f"{name}={value!r}" for name, value in told.items() if value is not None)
+
+
+def _planned(found: Next) -> str:
+    who = found.lanes[0].target.name
+    return f"{'again' if who is None else repr(who)} in {found.wait:.1f} s"
