@@ -17,7 +17,7 @@ $(if $(PYTHON),,$(error Python 3.11 or newer is needed; name it with PYTHON=/pat
 $(PYTHON) -m venv --clear $(VENV)
 endef
 
-.PHONY: help run check test lint types imports unit format hundred real-model peers schemathesis lock image container-test clean
+.PHONY: help run check test lint types imports unit format hundred real-model peers schemathesis llmock chaos lock image container-test clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -48,7 +48,7 @@ format: $(VENV)/development ## put the code in form
 	$(BIN)/ruff format
 
 hundred: $(VENV)/development ## the unit suite a hundred times: a test that fails now and then is a fault
-	for turn in $$(seq 100); do echo "turn $$turn" && $(BIN)/python -m pytest -q -m "not (server or real_model or peers or schemathesis)" || exit 1; done
+	for turn in $$(seq 100); do echo "turn $$turn" && $(BIN)/python -m pytest -q -m "not (server or real_model or peers or schemathesis or llmock)" || exit 1; done
 
 real-model: $(VENV)/real-model ## drive a real llama.cpp server (downloads 130 MB once)
 	$(BIN)/python -m pytest -m real_model -rs tests/real_model
@@ -59,12 +59,19 @@ peers: $(VENV)/peers ## read our stream with clients that others wrote (needs no
 schemathesis: $(VENV)/schemathesis/ready ## look for answers that the OpenAPI document does not promise
 	$(BIN)/python -m pytest -m schemathesis -rs tests/openapi
 
+llmock: $(VENV)/llmock/ready ## let a hostile model server grade the gateway
+	$(BIN)/python -m pytest -m llmock -rs tests/llmock
+
+chaos: $(VENV)/development ## 10,000 runs before a server that fails in every way; fewer: make chaos ARGS="--runs 1000"
+	$(BIN)/python -m benchmarks.chaos $(ARGS)
+
 lock: $(VENV)/development ## write the lock files anew from pyproject.toml
 	$(PIP) install uv
 	$(BIN)/uv pip compile pyproject.toml $(LOCK) --output-file requirements.lock
 	$(BIN)/uv pip compile pyproject.toml --group dev --constraint requirements.lock $(LOCK) --output-file requirements-dev.lock
 	$(BIN)/uv pip compile --group pyproject.toml:real-model --no-deps $(LOCK) --output-file requirements-real-model.lock
 	$(BIN)/uv pip compile --group pyproject.toml:schemathesis $(LOCK) --output-file requirements-schemathesis.lock
+	$(BIN)/uv pip compile --group pyproject.toml:llmock $(LOCK) --output-file requirements-llmock.lock
 
 LOCK := --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --quiet
 
@@ -96,8 +103,9 @@ $(VENV)/peers: $(VENV)/development tests/peers/package-lock.json
 	npm ci --prefix tests/peers --ignore-scripts --no-audit --no-fund
 	touch $@
 
-$(VENV)/schemathesis/ready: $(VENV)/development requirements-schemathesis.lock
-	$(PYTHON) -m venv --clear $(VENV)/schemathesis
-	$(VENV)/schemathesis/bin/python -m pip --disable-pip-version-check --no-input --quiet install \
-		--require-hashes --requirement requirements-schemathesis.lock
+# In environments of their own: their pytest plugins would be loaded into every run of our tests.
+$(VENV)/schemathesis/ready $(VENV)/llmock/ready: $(VENV)/%/ready: $(VENV)/development requirements-%.lock
+	$(PYTHON) -m venv --clear $(VENV)/$*
+	$(VENV)/$*/bin/python -m pip --disable-pip-version-check --no-input --quiet install \
+		--require-hashes --requirement requirements-$*.lock
 	touch $@

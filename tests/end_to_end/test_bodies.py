@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 import pytest
 
-from app.chat import Tool, ToolContext, ToolDefinition, ToolMetadata
+from app.chat import Tool, ToolDefinition
+from app.tooling import ToolCallback
 from app.web.answers import usage_document
 from tests.support.bodies import Body, all_bodies, parameters, value_of
 from tests.support.chunks import text_stream
@@ -26,24 +27,26 @@ THEN = "Anything else?"
 
 
 class Watched:
-    """A tool that takes any arguments and remembers them."""
+    """Tools of these names, that take any object, and what they were asked."""
 
-    def __init__(self, name: str) -> None:
-        self.definition = ToolDefinition(name, "Take note.", {"type": "object"})
-        self.metadata = ToolMetadata()
-        self.asked: list[Any] = []
+    def __init__(self, names: Iterable[str]) -> None:
+        self.asked: list[tuple[str, Any]] = []
+        self.tools = [self._tool(name) for name in dict.fromkeys(names)]
 
-    async def call(self, arguments: str, context: ToolContext) -> str:
-        """Take note."""
-        self.asked.append((self.definition.name, value_of(arguments)))
-        return "noted"
+    def _tool(self, name: str) -> Tool:
+        async def take_note(arguments: dict[str, Any]) -> str:
+            self.asked.append((name, arguments))
+            return "noted"
+
+        return ToolCallback.from_definition(ToolDefinition(name, "Take note.", {"type": "object"}), take_note)
 
 
 @asynccontextmanager
 async def before(server: ModelServer, *tools: Tool) -> AsyncIterator[httpx.AsyncClient]:
     """A gateway with the server as its model. It has one connection: one that is not given back is missed at once."""
     model = {"base_url": server.base_url, "name": "probe", "max_connections": 1}
-    async with gateway(tools=tools, settings={"model": model}) as client:
+    once = {"attempts": 1}  # else failures would be waited out
+    async with gateway(tools=tools, settings={"model": model, "retry": once}) as client:
         yield client
 
 
@@ -90,7 +93,7 @@ async def test_a_body_becomes_the_answer_or_the_problem_that_is_in_it(body: Body
 @both_modes
 @pytest.mark.parametrize("body", parameters([one for one in ALL if one.calls]))
 async def test_calls_that_came_whole_are_run_and_no_others(body: Body, stream: bool) -> None:
-    tools = [Watched(name) for name in dict.fromkeys(name for name, _, _ in body.calls)]
+    watched = Watched(name for name, _, _ in body.calls)
     async with ModelServer() as server:
         rounds = 0
 
@@ -100,12 +103,10 @@ async def test_calls_that_came_whole_are_run_and_no_others(body: Body, stream: b
             return answer(body) if rounds == 1 or body.failure else Answer(text_stream("Done."))
 
         server.always(in_turn)
-        async with before(server, *tools) as client:
+        async with before(server, *watched.tools) as client:
             reply = await turn(client, "How late?", stream=stream)
 
-    if body.executable or body.failure or body.finish != "tool_calls":
-        ran = [one for tool in tools for one in tool.asked]
-        assert sorted(ran, key=repr) == sorted(body.executable, key=repr)
+    assert sorted(watched.asked, key=repr) == sorted(body.executable, key=repr)
     if body.executable:
         results = [(run["name"], run["result"]) for run in reply.document["tool_runs"]]
         assert results == [(name, "noted") for name, _, _ in body.calls]
