@@ -13,3 +13,8 @@ def well_formed_text(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+def bytes_of(text: str) -> int:
+    """How many bytes the text has as UTF-8, half a pair counted as three."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

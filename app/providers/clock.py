@@ -20,8 +20,8 @@ class Timeouts:
         connect: until a connection stands, with the wait for a free one of the pool.
         first_byte: from the request to the head of a streamed answer. A blocking answer has no head of its own: the
             server is silent until it has thought, so only `total` bounds it.
-        idle: silence within a stream. Only content breaks it, keep-alives do not; time in which the reader of the
-            stream is busy does not count.
+        idle: silence within an answer: of a stream from its head on, of a blocking answer once its body has begun.
+            Only content breaks it, keep-alives do not; time in which the reader of the stream is busy does not count.
         end: from the finish reason to the end of a body. After it the answer is taken for whole: some servers leave
             the connection open.
         total: the whole call, with the time that the reader of a stream takes; `ChatOptions.timeout` is put in its
@@ -49,12 +49,14 @@ class Clock:
         self._total = timeouts.total if total is None else total
         self._ends = None if self._total is None else self._now() + self._total
         self._first_byte = timeouts.first_byte if stream else None
-        self._idle = timeouts.idle if stream else None
+        self._idle = timeouts.idle
+        self._begun = stream
         self._end = timeouts.end
         self._silent = 0.0
 
     def content_came(self) -> None:
         """The silence is over."""
+        self._begun = True
         self._silent = 0.0
 
     def at_most(self, seconds: float | None) -> float | None:
@@ -79,7 +81,7 @@ class Clock:
         Raises:
             ModelTimeout: it did not come in time, or there was no content for too long.
         """
-        limit = self._end if at_end else self._idle
+        limit = self._end if at_end else self._idle if self._begun else None
         left = None if limit is None else limit - self._silent
         late = f"The model server was silent for {limit} s in the middle of its answer."
         began = self._now()

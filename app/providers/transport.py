@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from app.chat import ModelProtocolError
+
 
 @dataclass(frozen=True, slots=True)
 class WireRequest:
@@ -68,10 +70,20 @@ class Transport(Protocol):
         Raises:
             ModelUnavailable: no answer came (`code` is `unreachable`, `status` None).
             ModelTimeout: no connection in time.
+            ModelProtocolError: what came is not HTTP (`code` is `not_http`).
         """
 
     async def aclose(self) -> None:
         """Close all connections. Harmless when called twice."""
+
+
+def not_http(request: WireRequest) -> ModelProtocolError:
+    """The error for an answer that has no head of HTTP; what came is not shown, as it may be anything."""
+    return ModelProtocolError(
+        f"What answers at {request.shown_url} does not speak HTTP; check the base URL (GATEWAY_MODEL__BASE_URL): "
+        "its scheme, https or http, and its port.",
+        code="not_http",
+    )
 
 
 def lower_names(headers: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from urllib.request import getproxies_environment, proxy_bypass
 import aiohttp
 
 from app.chat import ModelError, ModelProtocolError, ModelTimeout, ModelUnavailable
-from app.providers.transport import WireRequest, lower_names
+from app.providers.transport import WireRequest, lower_names, not_http
 
 _LARGE_BODY = 2**20
 """From here on aiohttp wants bodies as a file, which it sends without holding up the event loop."""
@@ -132,6 +132,8 @@ def _no_answer(error: Exception, request: WireRequest) -> ModelError:
             f"No connection to the model server at {request.shown_url} could be had in {request.connect_timeout} s.",
             code="connect_timeout",
         )
+    if isinstance(error, aiohttp.ClientResponseError) and not isinstance(error, aiohttp.ClientHttpProxyError):
+        return not_http(request)
     return ModelUnavailable(
         f"The model server at {request.shown_url} cannot be reached: {_reason(error)}.", code="unreachable"
     )

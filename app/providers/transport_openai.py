@@ -16,7 +16,7 @@ import httpx2
 from openai import APIConnectionError, APIStatusError, APITimeoutError, AsyncOpenAI, AsyncStream, OpenAIError
 
 from app.chat import ModelProtocolError, ModelTimeout, ModelUnavailable
-from app.providers.transport import WireRequest, lower_names
+from app.providers.transport import WireRequest, lower_names, not_http
 
 
 class OpenAITransport:
@@ -64,6 +64,8 @@ class OpenAITransport:
                 code="connect_timeout",
             ) from None
         except APIConnectionError as error:
+            if _is_not_http(error.__cause__):
+                raise not_http(request) from None
             raise _unreachable(error.__cause__ or error) from None  # the cause may hold the key
         except OpenAIError as error:
             raise _unreachable(error) from None
@@ -107,6 +109,10 @@ class _Response:
 
 def _broken() -> ModelProtocolError:
     return ModelProtocolError("The connection to the model server broke in the middle of its answer.", code="truncated")
+
+
+def _is_not_http(error: BaseException | None) -> bool:
+    return isinstance(error, httpx2.RemoteProtocolError) and "disconnected" not in str(error)
 
 
 def _unreachable(error: BaseException) -> ModelUnavailable:

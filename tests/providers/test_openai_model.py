@@ -27,13 +27,14 @@ from app.chat import (
     ModelUnavailable,
     Prompt,
     TextDelta,
+    Usage,
     well_formed,
 )
 from app.providers.clock import Clock, Timeouts
 from app.providers.openai import OpenAIModel
 from app.providers.profiles import Profile
 from app.providers.transport import WireRequest, WireResponse
-from tests.support.chunks import call, calls, chunk, completion, event, stream, text_stream
+from tests.support.chunks import USAGE, call, calls, chunk, completion, event, stream, text_stream
 from tests.support.modes import both_modes
 from tests.support.wire import Piece, ScriptedResponse, ScriptedTransport
 
@@ -430,6 +431,63 @@ async def test_time_that_the_listener_takes_is_not_the_server_s_silence() -> Non
         told += [one async for one in events]
 
     assert [type(one) for one in told] == [TextDelta, TextDelta, Completed]
+
+
+@pytest.mark.fault("D10")
+async def test_a_blocking_answer_may_think_but_not_stop_in_the_middle() -> None:
+    gate = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.1, gate.set)
+    thinking = ScriptedResponse(b"\n", gate, completion("a"))
+    stopped = ScriptedResponse(completion("a")[:20], asyncio.Event())
+    model, _ = model_of(thinking, stopped, timeouts=Timeouts(idle=0.05))
+
+    assert (await model.call(HI)).content == "a"
+    with pytest.raises(ModelTimeout, match="silent for"):
+        await model.call(HI)
+    assert stopped.closed
+
+
+@both_modes
+@pytest.mark.parametrize(
+    "rest",
+    [
+        pytest.param(b'data: {"error": {"message": "boom", "code": 500}}\n\n', id="an error"),
+        pytest.param(b"data: [1]\n\n", id="malformed"),
+        pytest.param(b"", id="cut"),
+        pytest.param(None, id="silence"),
+    ],
+)
+async def test_what_an_answer_used_is_told_with_its_error(rest: bytes | None, stream: bool) -> None:
+    begun = event(chunk({"content": "a"}, usage=USAGE))
+    model, _ = model_of(
+        ScriptedResponse(begun, asyncio.Event() if rest is None else rest), timeouts=Timeouts(idle=0.02)
+    )
+
+    with pytest.raises(ModelError) as caught:
+        await asked(model, stream=stream)
+
+    assert caught.value.usage == Usage(21, 4, 25)
+
+
+@both_modes
+async def test_usage_told_beside_an_error_is_told_with_it(stream: bool) -> None:
+    body = json.dumps({"error": {"message": "boom", "code": 500}, "usage": USAGE}).encode()
+    model, _ = model_of(ScriptedResponse(body))
+
+    with pytest.raises(ModelUnavailable) as caught:
+        await asked(model, stream=stream)
+
+    assert caught.value.usage == Usage(21, 4, 25)
+
+
+@both_modes
+async def test_what_a_refused_request_used_is_unknown(stream: bool) -> None:
+    model, _ = model_of(ScriptedResponse(b"no", status=400))
+
+    with pytest.raises(ModelRejected) as caught:
+        await asked(model, stream=stream)
+
+    assert caught.value.usage is None
 
 
 async def test_without_limits_a_call_may_take_for_ever() -> None:

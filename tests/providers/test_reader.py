@@ -364,10 +364,45 @@ def test_the_last_usage_that_says_something_counts(body: bytes, way: str) -> Non
             Usage(9, 8, 17, cached_tokens=0, reasoning_tokens=7),
         ),
         ({"prompt_tokens": 9, "prompt_cache_hit_tokens": 5, "prompt_tokens_details": None}, Usage(9, cached_tokens=5)),
+        ({"prompt_tokens": 9, "cache_read_input_tokens": 5}, Usage(9, cached_tokens=5)),
+        (
+            {
+                "input_tokens": 9,
+                "output_tokens": 8,
+                "input_tokens_details": {"cached_tokens": 4},
+                "output_tokens_details": {"reasoning_tokens": 7},
+            },
+            Usage(9, 8, cached_tokens=4, reasoning_tokens=7),
+        ),
     ],
 )
 def test_what_usage_does_not_tell_is_unknown_and_not_zero(told: Any, usage: Usage) -> None:
     assert read(stream(*said("Hi."), {"choices": [], "usage": told})).response.usage == usage
+
+
+@pytest.mark.parametrize(
+    ("told", "timings", "cached"),
+    [
+        ({"prompt_tokens": 9}, {"cache_n": 6, "prompt_n": 3}, 6),
+        ({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 5}}, {"cache_n": 6}, 5),
+        ({"prompt_tokens": 9}, {"prompt_n": 3}, None),
+        ({"prompt_tokens": 9}, "none", None),
+    ],
+)
+def test_what_was_cached_is_read_from_timings_where_usage_does_not_say(told: Any, timings: Any, cached: Any) -> None:
+    body = stream(*said("Hi."), {"choices": [], "usage": told, "timings": timings})
+
+    assert read(body).response.usage == Usage(9, cached_tokens=cached)
+
+
+@pytest.mark.fault("U24")
+def test_of_usage_told_in_parts_each_part_is_kept() -> None:
+    body = stream(
+        chunk({"content": "Hi."}, usage={"prompt_tokens": 9, "total_tokens": 10, "cached_tokens": 2}),
+        chunk(finish="stop", usage={"completion_tokens": 4}),
+    )
+
+    assert read(body).response.usage == Usage(9, 4, None, cached_tokens=2), "the total was that of an earlier moment"
 
 
 @in_every_way

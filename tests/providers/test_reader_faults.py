@@ -261,6 +261,10 @@ def test_a_note_that_is_no_error_is_let_by(note: Any) -> None:
             text_stream(*[" " * 60] * 10), {"max_answer": 500, "profile": Profile(think_tags=True)}, id="white space"
         ),
         pytest.param(completion("x" * 600), {"max_answer": 500}, id="a completion"),
+        pytest.param(text_stream(*["é" * 30] * 10), {"max_answer": 500}, id="text in bytes"),
+        pytest.param(
+            stream(*[calls(call("f", "é" * 30, call_id="a"))] * 10), {"max_answer": 500}, id="arguments in bytes"
+        ),
     ],
 )
 def test_more_than_the_cap_is_an_error_and_not_a_growing_buffer(body: bytes, options: Any, way: str) -> None:

@@ -172,6 +172,59 @@ async def test_cancelling_a_call_is_seen_by_the_server_at_once(
         await exchange.gone.wait()
 
 
+AT_ONCE = 1.0
+"""Seconds within which a server has to see that its client has left."""
+PHASES = {
+    "before the head": (HANG,),
+    "behind the head": (b"", HANG),
+    "in the body": (event(chunk({"content": "a"})), HANG),
+    "in silence": (event(chunk({"content": "a"})), b": still here\n\n", HANG),
+    "in an error's body": (b'{"error": {"mess', HANG),
+}
+
+
+@both_modes
+@pytest.mark.parity(172)
+@pytest.mark.fault("D07", "D10")
+@pytest.mark.parametrize("phase", PHASES)
+async def test_a_cancelled_call_closes_its_line_at_once_in_every_phase(
+    server: ModelServer, make_model: Models, stream: bool, phase: str
+) -> None:
+    server.will(Answer(*PHASES[phase], status=400 if "error" in phase else 200))
+    asking = asyncio.create_task(ask(make_model(server.base_url), stream=stream))
+    exchange = await server.request()
+    if phase != "before the head":
+        await exchange.told.wait()
+
+    asking.cancel()
+
+    async with asyncio.timeout(AT_ONCE):
+        await exchange.gone.wait()
+    await server.until(lambda: server.open_connections == 0)
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+
+@pytest.mark.fault("D07", "D09")
+async def test_hundreds_of_cancelled_streams_leave_no_line_and_no_task(server: ModelServer, make_model: Models) -> None:
+    model = make_model(server.base_url, connections=50)
+    server.always(Answer(event(chunk({"content": "a"})), HANG))
+    before = asyncio.all_tasks()
+
+    for turn in range(1, 9):
+        asking = [asyncio.create_task(ask(model, stream=True)) for _ in range(50)]
+        async with asyncio.timeout(PATIENCE):
+            await server.request(50 * turn)
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+        async with asyncio.timeout(PATIENCE):
+            await server.until(lambda: server.open_connections == 0)
+
+    assert len(server.exchanges) == 400
+    assert asyncio.all_tasks() == before
+
+
 @pytest.mark.fault("D07")
 async def test_streams_that_are_left_do_not_use_up_the_pool(server: ModelServer, make_model: Models) -> None:
     model = make_model(server.base_url, connections=2)
@@ -269,6 +322,21 @@ async def test_silence_before_and_within_an_answer_is_a_timeout(server: ModelSer
 
 
 @both_modes
+@pytest.mark.fault("D10", "E09")
+async def test_an_answer_whose_body_stops_is_a_timeout_in_both_modes(
+    server: ModelServer, make_model: Models, stream: bool
+) -> None:
+    half = event(chunk({"content": "a"})) if stream else completion("Pier 4.")[:20]
+    server.will(Answer(half, HANG))
+
+    with pytest.raises(ModelTimeout, match="silent for") as caught:
+        await ask(make_model(server.base_url, timeouts=Timeouts(idle=0.1)), stream=stream)
+
+    assert caught.value.code == "idle_timeout"
+    await (await server.request()).gone.wait()
+
+
+@both_modes
 @pytest.mark.parity(177)
 async def test_the_timeout_option_reaches_the_call(server: ModelServer, make_model: Models, stream: bool) -> None:
     server.will(Answer(b"", HANG))
@@ -292,6 +360,29 @@ async def test_a_line_that_breaks_is_an_error(
 
     assert caught.value.code == ("truncated" if begun else "unreachable")
     assert len(server.exchanges) == 1
+
+
+class Gibberish(Answer):
+    """An answer without a head, of a server that speaks something else than HTTP."""
+
+    def __init__(self) -> None:
+        super().__init__(b"\x15\x03\x01 this is no HTTP\r\n\r\n", framing="close")
+
+    def head(self) -> bytes:
+        return b""
+
+
+@both_modes
+@pytest.mark.fault("E09")
+async def test_a_server_that_does_not_speak_http_is_told_apart_from_one_that_is_not_there(
+    server: ModelServer, make_model: Models, stream: bool
+) -> None:
+    server.will(Gibberish())
+
+    with pytest.raises(ModelProtocolError, match=r"does not speak HTTP.*GATEWAY_MODEL__BASE_URL") as caught:
+        await ask(make_model(server.base_url), stream=stream)
+
+    assert caught.value.code == "not_http"
 
 
 @both_modes

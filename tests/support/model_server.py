@@ -92,6 +92,7 @@ class Exchange:
         path: with the query.
         headers: names in lower case.
         raw: the body.
+        told: the first step of the answer that is bytes was written.
         answered: the answer was written to its end.
         gone: the client left before that.
     """
@@ -100,6 +101,7 @@ class Exchange:
     path: str
     headers: dict[str, str]
     raw: bytes
+    told: asyncio.Event = field(default_factory=asyncio.Event)
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -205,7 +207,7 @@ class ModelServer:
     async def _converse(self, exchange: Exchange, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
         """Answer while watching the client. Returns what has come of its next request."""
         watching = asyncio.ensure_future(reader.read(1))
-        writing = asyncio.ensure_future(self._write(self._answer(exchange), writer))
+        writing = asyncio.ensure_future(self._write(self._answer(exchange), writer, exchange))
         try:
             await asyncio.wait({watching, writing}, return_when=asyncio.FIRST_COMPLETED)
             if not writing.done():
@@ -233,7 +235,7 @@ class ModelServer:
             return Answer.json({"error": {"message": "the script has no answer to this request"}}, status=500)
         return answer if isinstance(answer, Answer) else answer(exchange)
 
-    async def _write(self, answer: Answer, writer: asyncio.StreamWriter) -> bool:
+    async def _write(self, answer: Answer, writer: asyncio.StreamWriter, exchange: Exchange) -> bool:
         """Write an answer. Returns whether the connection can be used again."""
         head = answer.head()
         for step in answer.steps:
@@ -241,6 +243,7 @@ class ModelServer:
                 writer.write(head + (answer.written(step) if step else b""))
                 head = b""
                 await writer.drain()
+                exchange.told.set()
             elif isinstance(step, asyncio.Event):
                 await step.wait()
             elif step is HANG:

@@ -26,7 +26,7 @@ from app.providers.openai.errors import Scrub, error_in_answer, protocol_error, 
 from app.providers.openai.parts import Part, parts_of
 from app.providers.openai.text_channel import TextChannel
 from app.providers.openai.think_tags import ThinkTags
-from app.providers.openai.usage import usage_of
+from app.providers.openai.usage import later_usage, usage_of
 from app.providers.profile import Profile
 from app.providers.scrubbing import masked
 
@@ -218,7 +218,7 @@ class AnswerAssembly:
             if isinstance(place, dict) and (usage := usage_of(place.get("usage"), chunk.get("timings"))):
                 break
         if usage and (self._usage is None or usage.input_tokens or usage.output_tokens or usage.total_tokens):
-            self._usage = usage  # the last one that says something: totals grow, they are not added up
+            self._usage = later_usage(self._usage, usage)
         return usage is not None
 
     def _keep(self, field: str, value: Any) -> None:

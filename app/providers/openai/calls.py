@@ -24,7 +24,7 @@ from typing import Any
 
 from app.chat import ChatEvent, ToolCall, ToolCallArguments, ToolCallReady, ToolCallStarted
 from app.chat.messages import EMPTY
-from app.chat.text import well_formed_text
+from app.chat.text import bytes_of, well_formed_text
 from app.providers.openai.errors import protocol_error
 from app.providers.openai.text_channel import TextChannel
 from app.providers.openai.wire_json import encode
@@ -75,7 +75,7 @@ class ToolCallAssembly:
         self._by_index[index] = self._by_index[None] = call
         if call_id and call_id == call.sent_id and call.is_repeated_by(arguments):
             arguments = ""
-        self.size += len(arguments) + call.keep(fragment, function)
+        self.size += bytes_of(arguments) + call.keep(fragment, function)
         yield from call.grow(name, arguments)
 
     def complete(self) -> bool:

@@ -3,28 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from app.chat import Usage
 
+_PARTS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 
-def usage_of(told: Any) -> Usage | None:
-    """The usage in a server's object; None where there is none."""
+
+def usage_of(told: Any, timings: Any = None) -> Usage | None:
+    """The usage in a server's object; None where there is none.
+
+    Args:
+        told: the object.
+        timings: llama.cpp's counts beside it, which say how much of the prompt was cached where the object does not.
+    """
     if not isinstance(told, dict) or not told:
         return None
-    prompt, completion = _inner(told, "prompt_tokens_details"), _inner(told, "completion_tokens_details")
+    inputs = _inner(told, "prompt_tokens_details", "input_tokens_details")
+    outputs = _inner(told, "completion_tokens_details", "output_tokens_details")
+    cached = _count({**told, **inputs}, "cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
+    if cached is None and isinstance(timings, dict):
+        cached = _count(timings, "cache_n")
     return Usage(
         input_tokens=_count(told, "prompt_tokens", "input_tokens"),
         output_tokens=_count(told, "completion_tokens", "output_tokens"),
         total_tokens=_count(told, "total_tokens"),
-        cached_tokens=_count({**told, **prompt}, "cached_tokens", "prompt_cache_hit_tokens"),
-        reasoning_tokens=_count({**told, **completion}, "reasoning_tokens"),
+        cached_tokens=cached,
+        reasoning_tokens=_count({**told, **outputs}, "reasoning_tokens"),
     )
 
 
-def _inner(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    details = told.get(name)
-    return details if isinstance(details, dict) else {}
+def later_usage(earlier: Usage | None, later: Usage) -> Usage:
+    """What is known when a server has told usage once more: counts grow, they are not added up.
+
+    What the later one leaves out stays, but for the total, which is of its own moment.
+    """
+    if earlier is None:
+        return later
+    kept = {
+        name: known for name in _PARTS if (known := getattr(earlier, name)) is not None and getattr(later, name) is None
+    }
+    return replace(later, **kept)
+
+
+def _inner(told: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    return next((told[name] for name in names if isinstance(told.get(name), dict)), {})
 
 
 def _count(told: Mapping[str, Any], *names: str) -> int | None:
