@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 from urllib.parse import quote
 
 MASK = "***"
@@ -71,6 +72,15 @@ def masked(text: str, secrets: Iterable[str]) -> str:
     for secret in filter(_is_recognisable, secrets):
         text = text.replace(secret, MASK)
     return text
+
+
+def masked_value(value: Any, secrets: Collection[str]) -> Any:
+    """A decoded JSON value of which every text is `masked`."""
+    if isinstance(value, str):
+        return masked(value, secrets)
+    if isinstance(value, Mapping):
+        return {name: masked_value(item, secrets) for name, item in value.items()}
+    return [masked_value(item, secrets) for item in value] if isinstance(value, list) else value
 
 
 def _is_recognisable(secret: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.chat import ChatResponse, Round, RoundCompleted, ToolRun, Usage
+from app.chat import ChatResponse, Round, RoundCompleted, ToolCall, ToolRun, Usage
 
 
 def answer_document(response: ChatResponse, *, run_id: str, conversation_id: str | None, model: str) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def answer_document(response: ChatResponse, *, run_id: str, conversation_id: str
         "reasoning": message.reasoning,
         "refusal": message.refusal,
         "finish_reason": response.finish_reason.value,
-        "tool_calls": [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls],
+        "tool_calls": [_tool_call(call) for call in message.tool_calls],
         "tool_runs": [_tool_run(run) for run in response.tool_runs],
         "usage": usage_document(response.usage),
         "rounds": [round_document(one) for one in response.rounds],
@@ -52,6 +52,11 @@ def usage_document(usage: Usage) -> dict[str, int | None]:
 def milliseconds(ms: float) -> float:
     """A time to the tenth: what is behind it is noise."""
     return round(ms, 1)
+
+
+def _tool_call(call: ToolCall) -> dict[str, Any]:
+    extra = {"extra": dict(call.extra)} if call.extra else {}
+    return {"id": call.id, "name": call.name, "arguments": call.arguments, **extra}
 
 
 def _tool_run(run: ToolRun) -> dict[str, Any]:

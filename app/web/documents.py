@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from app.chat import BreakerState, FinishReason
-from app.web.schemas import MessageForm
+from app.web.schemas import CallExtra, MessageForm
 
 
 class Document(BaseModel):
@@ -36,6 +36,7 @@ class ToolCallDocument(Document):
     id: str
     name: str
     arguments: Annotated[str, Field(description="JSON text as the model wrote it; it need not parse.")]
+    extra: CallExtra = {}
 
 
 class ToolResultDocument(Document):

@@ -87,7 +87,7 @@ def _answer(form: AssistantMessageForm, position: int) -> AssistantMessage:
 
 def _call(form: FlatToolCall | NestedToolCall) -> ToolCall:
     called = form.function if isinstance(form, NestedToolCall) else form
-    return ToolCall(form.id, called.name, called.arguments or "{}")
+    return ToolCall(form.id, called.name, called.arguments or "{}", form.extra)
 
 
 def _results(answer: AssistantMessage, forms: Sequence[MessageForm], position: int) -> ToolMessage:

@@ -61,12 +61,22 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
+CallExtra: TypeAlias = Annotated[
+    dict[str, Any],
+    Field(
+        description="What the model server added to the call and wants back with it, such as a signature; absent where"
+        " it added nothing. To be sent back as it came."
+    ),
+]
+
+
 class FlatToolCall(Body):
     """A call as it stands in an answer."""
 
     id: VisibleText
     name: VisibleText
     arguments: Annotated[str, Field(description="JSON text as the model wrote it.")] = "{}"
+    extra: CallExtra = {}
 
 
 class CalledFunction(Body):
@@ -82,6 +92,7 @@ class NestedToolCall(Body):
     id: VisibleText
     type: Literal["function"] = "function"
     function: CalledFunction
+    extra: CallExtra = {}
 
 
 def _form(value: Any) -> str:

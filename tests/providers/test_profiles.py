@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from app.chat import ConfigurationError
+from app.main import create_app
 from app.providers.profiles import DEFAULT, FLAGS, PROFILES, Profile, profile_for
 from app.providers.servers import SERVERS
-from app.settings import ProfileSettings
+from app.settings import ProfileSettings, Settings
 
 
 @pytest.mark.parametrize(
@@ -79,6 +80,13 @@ def test_flags_of_one_server_do_not_reach_another() -> None:
 def test_what_does_not_exist_is_an_error_that_names_what_does(arguments: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         profile_for("http://localhost/v1", **arguments)
+
+
+def test_a_profile_that_does_not_exist_stops_the_start() -> None:
+    server = {"base_url": "http://localhost/v1", "profile": {"name": "mistrall"}}
+
+    with pytest.raises(ConfigurationError, match="nearest is 'mistral'"):
+        create_app(Settings(model=server), tools=())
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from app.chat.text import bytes_of, well_formed_text
 from app.providers.openai.errors import protocol_error
 from app.providers.openai.text_channel import TextChannel
 from app.providers.openai.wire_json import encode
-from app.providers.scrubbing import masked
+from app.providers.scrubbing import masked, masked_value
 
 _OWN_FIELDS = frozenset({"index", "id", "type", "function"})
 _OWN_FUNCTION_FIELDS = frozenset({"name", "arguments"})
@@ -111,7 +111,7 @@ class ToolCallAssembly:
         if call is None:
             call = self._by_index.get(index)
         if call is None or call.is_over(call_id, name, arguments):
-            call = _OpenCall(TextChannel(self._secrets))
+            call = _OpenCall(self._secrets)
             self._calls.append(call)
             self.size += _CALL_WEIGHT
         return call
@@ -129,12 +129,13 @@ class ToolCallAssembly:
 class _OpenCall:
     """A call that is being written: `id` is the call's own, `sent_id` what the server labels its fragments with."""
 
-    def __init__(self, channel: TextChannel) -> None:
+    def __init__(self, secrets: Collection[str]) -> None:
         self.id = ""
         self.sent_id = ""
         self.name = ""
         self._extra: dict[str, Any] = {}
-        self._arguments = channel
+        self._secrets = secrets
+        self._arguments = TextChannel(secrets)
         self._length = 0
         self._untold: list[str] = []
         self._closing = _ClosingBrace()
@@ -184,7 +185,8 @@ class _OpenCall:
         inner = {key: value for key, value in function.items() if key not in _OWN_FUNCTION_FIELDS and value is not None}
         if inner:
             outer["function"] = inner
-        _merge(self._extra, outer)
+        if outer:
+            _merge(self._extra, masked_value(outer, self._secrets))  # callers get to see it
         return len(str(outer)) if outer else 0
 
     def close(self) -> Iterator[ChatEvent]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from app.chat import (
@@ -164,7 +164,8 @@ def _sent_back(message: AssistantMessage, profile: Profile, *, in_turn: bool) ->
 def _call(call: ToolCall, profile: Profile) -> ChatCompletionMessageFunctionToolCallParam:
     kept = call.extra if profile.extra_back else {}
     extra = {name: value for name, value in kept.items() if name != "function"}
-    function = kept.get("function") or {}
+    inner = kept.get("function")
+    function = inner if isinstance(inner, Mapping) else {}  # a caller may send anything
     body = {
         **extra,
         "id": written_id(call.id, profile),
