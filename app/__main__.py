@@ -92,8 +92,8 @@ def _check(_: argparse.Namespace) -> None:
 
 
 def _log(settings: Settings, level: str | None) -> None:
-    key, headers = settings.model.api_key, settings.model.headers.values()
-    secrets = [secret.get_secret_value() for secret in (*headers, *([key] if key else ()))]
+    servers = (settings.model, *(target for targets in settings.models.values() for target in targets))
+    secrets = [secret for server in servers for secret in server.secrets]
     configure_logging(config_dir() / "logging.toml", level=level, scrub=Scrubber(secrets))
 
 

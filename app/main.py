@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,9 +21,10 @@ from app.providers.clock import Timeouts
 from app.providers.embedded import DemoModel
 from app.providers.openai import OpenAIModel
 from app.providers.profiles import Profile, profile_for
+from app.providers.routing import BreakerPolicy, Limits, RetryBudget, RetryPolicy, RoutedModel, Target
 from app.providers.transport_aiohttp import AiohttpTransport
 from app.runs import Runs
-from app.settings import MemorySettings, ModelSettings, Settings, ToolCallingSettings
+from app.settings import MemorySettings, ModelServerSettings, Settings, TargetSettings, ToolCallingSettings
 from app.startup import DEMO_NOTE, announce, warn_of_lone_memory
 from app.tooling import ToolCallingManager, ToolCallLimits, ToolThreads, discover, settled_tools
 from app.web import Gateway, application
@@ -67,7 +67,7 @@ def create_app(
     habits: tuple[Advisor, ...] = (TraceAdvisor(), *_memory(settings.memory, memory, own, loop_of), *own)
 
     def model_of() -> ChatModel:
-        return _model(settings.model) if model is None else model
+        return _model(settings) if model is None else model
 
     def client_of(answering: ChatModel) -> ChatClient:
         return ChatClient(
@@ -89,7 +89,7 @@ def create_app(
             closing.push_async_callback(client.model.aclose)
             runs = Runs(client, max_active=settings.runs.max_active, deadline=settings.runs.deadline)
             closing.push_async_callback(runs.drain, settings.server.drain)
-            is_demo = model is None and not settings.model.configured
+            is_demo = model is None and not settings.model.configured and not settings.models
             announce(model=client.model.name, tools=names, demo=is_demo)
             yield {
                 "gateway": Gateway(
@@ -128,12 +128,40 @@ def _memory(
     return (MemoryAdvisor(memory, loop.order + 1),)
 
 
-def _model(settings: ModelSettings) -> ChatModel:
-    if not settings.configured:
+def _model(settings: Settings) -> ChatModel:
+    routes = {alias: _targets(alias, servers) for alias, servers in settings.models.items()}
+    if settings.model.configured:
+        routes = {settings.model.name: (_target(settings.model, settings.model.name, None),), **routes}
+    if not routes:
         return DemoModel()
+    retry, breaker = settings.retry, settings.breaker
+    return RoutedModel(
+        routes,
+        default=settings.model.name if settings.model.name in routes else None,
+        retry=RetryPolicy(retry.attempts, retry.base_delay, retry.max_delay, retry.max_retry_after),
+        budget=RetryBudget(ratio=retry.budget_ratio, floor=retry.budget_floor),
+        breaker=BreakerPolicy(breaker.failures, breaker.recovery),
+    )
+
+
+def _targets(alias: str, servers: Sequence[TargetSettings]) -> tuple[Target, ...]:
+    return tuple(
+        _target(server, server.name or alias, server.target or f"{alias}-{number}", server.weight)
+        for number, server in enumerate(servers, 1)
+    )
+
+
+def _target(settings: ModelServerSettings, model: str, name: str | None, weight: float | None = None) -> Target:
+    # Whoever finds no free connection waits in the target's queue, which is bounded, and not in the pool's.
+    at_once = min(settings.max_concurrency or settings.max_connections, settings.max_connections)
+    limits = Limits(at_once, settings.max_queue, settings.queue_timeout)
+    return Target(_server(settings, model), name, weight, limits)
+
+
+def _server(settings: ModelServerSettings, model: str) -> OpenAIModel:
     return OpenAIModel(
         settings.server_url,
-        model=settings.name,
+        model=model,
         api_key=settings.api_key.get_secret_value() if settings.api_key else None,
         transport=AiohttpTransport(max_connections=settings.max_connections),
         profile=_profile(settings),
@@ -149,9 +177,8 @@ def _model(settings: ModelSettings) -> ChatModel:
     )
 
 
-def _profile(settings: ModelSettings) -> Profile:
-    said = {flag: value for flag, value in settings.profile.model_dump().items() if value is not None}
-    return replace(profile_for(settings.server_url), **said)
+def _profile(settings: ModelServerSettings) -> Profile:
+    return profile_for(settings.server_url, name=settings.profile.name, flags=settings.profile.flags)
 
 
 def _manager(settings: ToolCallingSettings) -> ToolCallingManager:

@@ -24,7 +24,7 @@ from app.chat import (
 )
 from app.main import create_app
 from app.memory import InMemoryChatMemory
-from app.providers.openai import OpenAIModel
+from app.providers.routing import RoutedModel
 from app.providers.scripted import ScriptedModel, tool_calls
 from app.settings import Settings
 from app.startup import DEMO_NOTE, warn_of_lone_memory
@@ -108,10 +108,11 @@ async def test_a_configured_model_is_asked_by_its_name_and_its_key_is_logged_now
         }
     )
     async with opened(create_app(settings, tools=[])) as (client, parts):
-        assert isinstance(parts.client.model, OpenAIModel)
+        assert isinstance(parts.client.model, RoutedModel)
         ready = (await client.get("/readyz")).json()
 
     assert (ready["model"], ready["demo"]) == ("small", False)
+    assert ready["targets"] == [{"alias": "small", "breaker": "closed", "active": 0, "waiting": 0}]
     assert KEY not in caplog.text + "".join(capfd.readouterr()) + repr(settings)
 
 

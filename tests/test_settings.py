@@ -424,7 +424,7 @@ def test_a_rule_says_what_is_allowed(monkeypatch: pytest.MonkeyPatch, name: str,
         ("GATEWAY_API_KEY", "GATEWAY_MODEL__API_KEY"),
         ("GATEWAY_MODEL_API_KEY", "GATEWAY_MODEL__API_KEY"),
         ("GATEWAY_PORT", "GATEWAY_SERVER__PORT"),
-        ("GATEWAY_MODEL", "GATEWAY_MODEL__NAME"),
+        ("GATEWAY_MODEL", "GATEWAY_MODELS"),
         ("GATEWAY_MODEL__NAME__FIRST", "GATEWAY_MODEL__NAME"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 
 from app.chat import ModelBusy
@@ -79,7 +80,8 @@ class Limiter:
             if turn.done() and not turn.cancelled():
                 self.leave()  # the turn came together with the end of the wait
             else:
-                self._waiting.remove(turn)
+                with suppress(ValueError):  # a place that came free has passed it by already
+                    self._waiting.remove(turn)
             if isinstance(error, TimeoutError):
                 raise ModelBusy(
                     f"The model server had no room for the call within {self._limits.patience} s.",

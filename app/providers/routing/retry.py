@@ -85,26 +85,19 @@ class RetryBudget:
 
 
 class _Recent:
-    """Counts what happened within the last seconds, in steps of a tenth of the window."""
+    """Counts what happened within the last seconds."""
 
     def __init__(self, window: float, now: Callable[[], float]) -> None:
         self._window = window
-        self._step = window / 10
         self._now = now
-        self._counts: deque[tuple[float, int]] = deque()
-        self._sum = 0
+        self._times: deque[float] = deque()
 
     def add(self) -> None:
-        now = self._now()
-        if self._counts and now - self._counts[-1][0] < self._step:
-            since, count = self._counts[-1]
-            self._counts[-1] = since, count + 1
-        else:
-            self._counts.append((now, 1))
-        self._sum += 1
+        self.count()  # so that what is over is forgotten also where nobody asks
+        self._times.append(self._now())
 
     def count(self) -> int:
         oldest = self._now() - self._window
-        while self._counts and self._counts[0][0] <= oldest:
-            self._sum -= self._counts.popleft()[1]
-        return self._sum
+        while self._times and self._times[0] <= oldest:
+            self._times.popleft()
+        return len(self._times)

@@ -58,7 +58,7 @@ class Route:
         now: a clock in seconds.
 
     Raises:
-        ConfigurationError: there is no target.
+        ConfigurationError: there is no target, or two have the same name.
     """
 
     def __init__(
@@ -71,6 +71,9 @@ class Route:
     ) -> None:
         if not targets:
             raise ConfigurationError(f"the alias {alias!r} has no target")
+        names = [target.name for target in targets if target.name is not None]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ConfigurationError(f"two targets of the alias {alias!r} are named {twice[0]!r}")
         policy = BreakerPolicy(failures=None) if len(targets) == 1 else breaker
         self.alias = alias
         self.lanes = tuple(Lane(target, Breaker(policy, now=now)) for target in targets)
