@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from app.chat import ConfigurationError
-from app.settings import MemorySettings, Settings
+from app.settings import MemorySettings, ModelServerSettings, Settings, TargetSettings
 from app.settings_sources import TomlFile, config_dir, fields, variable_name
 
 REPOSITORY = Path(__file__).parents[1]
@@ -347,6 +347,94 @@ def test_the_dialect_of_a_server_can_be_set(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("GATEWAY_MODEL__PROFILE__THINK_TAGS", "true")
 
     assert Settings().model.profile.model_dump(exclude_none=True) == {"think_tags": True}
+
+
+# Several model servers
+
+
+def test_an_alias_is_one_table_or_a_list_of_tables(folder: Path) -> None:
+    write_toml(
+        folder,
+        """
+        [[models.fast]]
+        base_url = "http://one.example.org/v1"
+        weight = 2
+        [[models.fast]]
+        base_url = "http://two.example.org/v1"
+        api_key = ""
+        name = ""
+        [models.fast.profile]
+        think_tags = true
+        [models.small]
+        base_url = "http://three.example.org/v1"
+        """,
+    )
+
+    models = Settings().models
+
+    assert [target.server_url[7:10] for target in (*models["fast"], *models["small"])] == ["one", "two", "thr"]
+    assert [target.weight for target in models["fast"]] == [2, None]
+    assert models["fast"][1].profile.flags == {"think_tags": True}
+    assert models["fast"][1].api_key is None
+
+
+def test_aliases_can_be_json_in_the_environment_and_are_merged_with_those_of_the_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_toml(folder, '[models.small]\nbase_url = "http://three.example.org/v1"\n')
+    (folder / "key").write_text(f"{KEY}\n")
+    monkeypatch.setenv("GATEWAY_MODELS", '{"fast": [{"api_key_file": "key", "name": "gpt-5", "max_concurrency": 4}]}')
+
+    models = Settings().models
+
+    assert set(models) == {"fast", "small"}
+    [target] = models["fast"]
+    assert (target.server_url, target.name, target.max_concurrency) == ("https://api.openai.com/v1", "gpt-5", 4)
+    assert target.secrets == (KEY,)
+    assert KEY not in f"{models!r}"
+
+
+def test_the_openai_variables_do_not_reach_servers_behind_aliases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+    [target] = Settings(models={"fast": {"base_url": "http://one.example.org/v1"}}).models["fast"]
+
+    assert target.api_key is None
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ('{"fast": [{"base_url": "one"}]}', "fast.0.base_url: must be an http:// or https:// address"),
+        ('{"fast": [{"name": "small"}]}', "fast.0: needs a base_url, or a key for OpenAI's own API"),
+        ('{"fast": []}', "fast: must not be empty"),
+        ('{"fast": [{"api_key": "k", "weight": 0}]}', "fast.0.weight: must be greater than 0"),
+        ('{"fast": [{"api_key": "k", "wait": 1}]}', "fast.0.wait: unknown; the nearest known name is weight"),
+        (
+            '{"fast": [{"api_key": "k", "profile": {"think_tag": true}}]}',
+            "fast.0.profile.think_tag: unknown; the nearest known name is profile.think_tags",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_server_behind_an_alias_is_named_by_its_place(
+    monkeypatch: pytest.MonkeyPatch, value: str, problem: str
+) -> None:
+    monkeypatch.setenv("GATEWAY_MODELS", value)
+
+    assert f"\n  GATEWAY_MODELS (environment): {problem}" in refusal()
+
+
+def test_aliases_that_are_no_mapping_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_MODELS", '["fast"]')
+
+    assert 'GATEWAY_MODELS (environment): must be a JSON object, such as {"name": "value"}' in refusal()
+
+
+def test_the_page_on_configuration_names_what_only_a_server_behind_an_alias_has() -> None:
+    page = (REPOSITORY / "docs" / "configuration.md").read_text(encoding="utf-8")
+    own = set(TargetSettings.model_fields) - set(ModelServerSettings.model_fields)
+
+    assert set(re.findall(r"^\| `([a-z_]+)` \|", page, re.MULTILINE)) == own
 
 
 # Secrets and immutability
