@@ -9,7 +9,7 @@ import logging
 import time
 from contextlib import aclosing
 
-from app.chat import CallNext, ChatEvents, ChatRequest, ChatResponse, Completed, ModelError
+from app.chat import CallNext, ChatEvents, ChatRequest, ChatResponse, Completed, ModelError, Usage
 
 _log = logging.getLogger(__name__)
 
@@ -54,15 +54,12 @@ class TraceAdvisor:
 
 
 def _told_by(response: ChatResponse) -> dict[str, object]:
-    usage = response.usage
     return {
         "target": response.rounds[-1].target if response.rounds else None,
         **({"model": response.model} if response.model else {}),
         "finish_reason": response.finish_reason.value,
         "tool_calls": [call.name for call in response.tool_calls],
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens,
+        **_told_by_usage(response.usage),
     }
 
 
@@ -70,5 +67,15 @@ def _told_by_error(error: Exception) -> dict[str, object]:
     # Its class and the server's own codes only: its message may quote what was said.
     told: dict[str, object] = {"failed": type(error).__name__}
     if isinstance(error, ModelError):
-        told |= {"status": error.status, "code": error.code, "target": error.target}
+        told |= {"status": error.status, "code": error.code, "target": error.target, **_told_by_usage(error.usage)}
     return told
+
+
+def _told_by_usage(usage: Usage | None) -> dict[str, object]:
+    if usage is None:
+        return {}
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+    }

@@ -21,11 +21,18 @@ _NUMBERS = 6
 """Below this length a secret of any other kind may be a number or a name that answers use."""
 
 _PATTERNS = (
-    (re.compile(r"(://)[^/\s@'\"]+@"), rf"\1{MASK}@"),
+    (re.compile(r"(://)[^/\s'\"]+@"), rf"\1{MASK}@"),
     (re.compile(r"(?i)\b(bearer\s+)(?=\S*[\d*]|\S{20})[^\s'\",;)]+"), rf"\1{MASK}"),
     (re.compile(r"(?i)(authorization['\"]?\s*[:=]\s*['\"]?basic\s+)[^\s'\",;)]+"), rf"\1{MASK}"),
     (re.compile(r"(?i)([?&][\w.-]*(?:key|token|secret|sig|password|auth)[\w.-]*=)[^&\s'\"]+"), rf"\1{MASK}"),
     (re.compile(r"(?i)\b(api[-_ ]?key['\"]?\s*[:=]\s*['\"]?)(?!['\"*\s])[^\s'\",;)}]+"), rf"\1{MASK}"),
+    (
+        re.compile(
+            r"(?i)\b((?:access[-_ ]?token|client[-_ ]?secret|passw(?:or)?d)['\"]?\s*[:=]\s*['\"]?)[^\s'\",;)}]+"
+        ),
+        rf"\1{MASK}",
+    ),
+    (re.compile(r"(?<![\w-])(?:AIza|AKIA|gsk_|hf_|xai-|r8_|nvapi-|pplx-)[\w-]{8,}"), MASK),
     (re.compile(r"(?<![\w-])sk-[\w*-]{2,}(?:\.{2,}[\w*-]+)?"), MASK),
     (re.compile(r"(?<![\w.*-])[\w.-]*\*{3,}[\w-]*"), MASK),  # a key that the server has masked in part only
 )

@@ -61,6 +61,7 @@ class Fold:
                 self._text = [response.content]
                 self._reasoning = [response.message.reasoning or ""]
                 self._answered = response.rounds[-1] if response.rounds else None
+                self._finished = replace(self._finished, model=response.model)
             case RoundCompleted(_, reason, usage, target):
                 self._is_open = False
                 self._answered = None

@@ -53,9 +53,13 @@ async def test_each_round_is_one_line(lines: pytest.LogCaptureFixture, *, stream
             "round=1 model='m' failed='ModelRateLimited' status=429 code='insufficient_quota' ms=#",
         ),
         (Cut("secret", ModelError("secret")), "round=1 model='m' failed='ModelError' ms=#"),
+        (
+            ModelError("secret", usage=Usage(7, None, 9)),
+            "round=1 model='m' failed='ModelError' input_tokens=7 total_tokens=9 ms=#",
+        ),
         (ValueError("secret"), "round=1 model='m' failed='ValueError' ms=#"),
     ],
-    ids=["refused", "cut", "bug"],
+    ids=["refused", "cut", "billed", "bug"],
 )
 async def test_a_failed_round_is_a_warning_without_the_errors_words(
     lines: pytest.LogCaptureFixture, reply: Reply, line: str, *, stream: bool

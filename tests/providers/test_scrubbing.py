@@ -27,6 +27,12 @@ KEY = "key/with?odd=chars&1"
         ('{"api_key": "abcdef"}', '{"api_key": "***"}'),
         ("key ab****yz is wrong", "key *** is wrong"),
         ("key sk-ab...wxyz is wrong", "key *** is wrong"),
+        ("at postgres://user:p@ss:w@host/db", "at postgres://***@host/db"),
+        ("a letter to a@host about https://host/v1", "a letter to a@host about https://host/v1"),
+        ('{"access_token": "abc", "max_tokens": 5}', '{"access_token": "***", "max_tokens": 5}'),
+        ("client secret=abc; password: 'x-y'", "client secret=***; password: '***'"),
+        ("key gsk_abcdefgh12 or AIzaSyA-1234567 is wrong", "key *** or *** is wrong"),
+        ("the hf_hub package", "the hf_hub package"),
         ("a risk-based, task-like thing", "a risk-based, task-like thing"),
     ],
 )
