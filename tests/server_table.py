@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app.providers.profiles import FLAGS, Profile
-from app.providers.servers import Server
+from app.providers.server import Server
 
 PAGE = Path(__file__).parents[1] / "docs" / "model-servers.md"
 BEGIN = "<!-- Written by `python -m tests.server_table`; a test holds it to app/providers/servers.py. -->"

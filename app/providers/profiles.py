@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 from app.chat import ConfigurationError
 from app.providers.profile import FLAGS, OPTION_FIELDS, Profile, Variant
-from app.providers.servers import LOCAL_HOSTS, SERVERS
+from app.providers.server import LOCAL_HOSTS
+from app.providers.servers import SERVERS
 
 __all__ = ["DEFAULT", "FLAGS", "OPTION_FIELDS", "PROFILES", "Profile", "Variant", "profile_for"]
 
