@@ -1,8 +1,7 @@
-"""The places settings come from, and how to tell an operator which value in which of them is wrong."""
+"""The places settings come from."""
 
 from __future__ import annotations
 
-import difflib
 import io
 import json
 import os
@@ -11,12 +10,12 @@ import tomllib
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 from dotenv.parser import parse_stream
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from app.chat import ConfigurationError
 
@@ -128,7 +127,7 @@ class TomlFile(Source):
         self.path = path
         self.values = _read_toml(path)
         for (*sections, last), _ in fields(settings_cls):
-            section = _at(self.values, tuple(sections))
+            section = value_at(self.values, tuple(sections))
             if isinstance(section, dict) and section.get(last) == "":
                 del section[last]
 
@@ -138,7 +137,7 @@ class TomlFile(Source):
 
     def name(self, key: Key) -> str | None:
         """Return the dotted key, and the file."""
-        return f"{'.'.join(key)} ({self.path})" if _at(self.values, key) is not None else None
+        return f"{'.'.join(key)} ({self.path})" if value_at(self.values, key) is not None else None
 
 
 class OpenAIFallback(Source):
@@ -193,80 +192,7 @@ def variable_name(key: Key, settings_cls: type[BaseSettings]) -> str:
     return (config["env_prefix"] + str(config["env_nested_delimiter"]).join(key)).upper()
 
 
-def explain(error: ValidationError, settings_cls: type[BaseSettings], arguments: Mapping[str, Any]) -> str:
-    """Return what is wrong with the settings, one line for each wrong value, without the values.
-
-    Args:
-        error: what validation found in the merged values.
-        settings_cls: the settings class, whose sources are asked where a value came from.
-        arguments: what was passed to its constructor.
-    """
-    known = [key for key, _ in fields(settings_cls)]
-    none = InitSettingsSource(settings_cls, init_kwargs={})
-    sources = settings_cls.settings_customise_sources(settings_cls, none, none, none, none)
-    lines = ["The settings are not usable:"]
-    for found in error.errors(include_url=False, include_context=False, include_input=False):
-        path = tuple(str(part) for part in found["loc"])
-        key = next((k for k in known if path[: len(k)] == k), path)
-        dotted = ".".join(key)
-        inside = _sections_in(settings_cls, key)
-        place = f"{dotted} (argument)" if _at(arguments, key) is not None else _place(key, sources)
-        is_unknown = found["type"] == "extra_forbidden"
-        where = place or (dotted if is_unknown else variable_name(key, settings_cls))
-        if inside and path != key:
-            where += f": {'.'.join(path[len(key) :])}"
-        if not is_unknown:
-            lines.append(f"{where}: {_rule(found['type'], found['msg'])}")
-            continue
-        if inside:
-            names = [".".join(k) for k, _ in fields(inside)]
-        elif place is not None and place.upper().startswith(variable_name((), settings_cls)):
-            names = [variable_name(k, settings_cls) for k in known]
-        else:
-            names = [*settings_cls.model_fields] if len(key) == 1 else [".".join(k) for k in known]
-        lines.append(f"{where}: unknown; the nearest known name is {_nearest(path[-1:] if inside else key, names)}")
-    return "\n  ".join(lines)
-
-
-def _sections_in(settings_cls: type[BaseModel], key: Key) -> type[BaseModel] | None:
-    """Return the class of the sections that stand within the value of one setting, None where it holds none."""
-    found: list[Any] = [field.annotation for name, field in fields(settings_cls) if name == key]
-    for annotation in found:
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            return annotation
-        found.extend(get_args(annotation))
-    return None
-
-
-def _place(key: Key, sources: tuple[PydanticBaseSettingsSource, ...]) -> str | None:
-    names = (source.name(key) for source in sources if isinstance(source, Source))
-    return next(filter(None, names), None)
-
-
-def _rule(kind: str, message: str) -> str:
-    """Return pydantic's sentence as a rule for an operator."""
-    match kind:
-        case "tuple_type" | "list_type":
-            return 'must be a JSON list, such as ["one", "two"]'
-        case "mapping_type" | "dict_type":
-            return 'must be a JSON object, such as {"name": "value"}'
-        case "model_type":
-            return "is a section: set the keys in it"
-        case "string_too_short" | "too_short":
-            return "must not be empty"
-        case _:
-            return message.removeprefix("Value error, ").replace("Input should be", "must be", 1)
-
-
-def _nearest(key: Key, names: list[str]) -> str:
-    """Return the known name most like `key`; one that ends alike was most likely meant with another section."""
-    wanted = ".".join(key)
-    last = re.split(r"__|\.", wanted.removeprefix("GATEWAY_"))[-1]
-    alike = [name for name in names if re.split(r"__|\.", name)[-1] == last]
-    return difflib.get_close_matches(wanted, alike or names, n=1, cutoff=0)[0]
-
-
-def _at(values: Any, key: Key) -> Any:
+def value_at(values: Any, key: Key) -> Any:
     """Return what stands at `key`, None for nothing."""
     for part in key:
         if not isinstance(values, Mapping):
