@@ -155,7 +155,7 @@ def _target(settings: ModelServerSettings, model: str, name: str | None, weight:
     # Whoever finds no free connection waits in the target's queue, which is bounded, and not in the pool's.
     at_once = min(settings.max_concurrency or settings.max_connections, settings.max_connections)
     limits = Limits(at_once, settings.max_queue, settings.queue_timeout)
-    return Target(_server(settings, model), name, weight, limits)
+    return Target(_server(settings, model), name, weight, limits, settings.total_timeout)
 
 
 def _server(settings: ModelServerSettings, model: str) -> OpenAIModel:

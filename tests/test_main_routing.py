@@ -200,6 +200,23 @@ async def test_a_pool_of_few_connections_survives_a_storm_of_clients_that_leave(
     assert ready["targets"] == [{"alias": "gpt-4o-mini", "breaker": "closed", "active": 0, "waiting": 0}]
 
 
+@pytest.mark.fault("D08")
+@both_modes
+async def test_a_storm_of_refusals_uses_up_no_connections(*, stream: bool) -> None:
+    async with servers(1) as [server]:
+        server.always(failing(429))
+        settings = {"model": {"base_url": server.base_url, "max_connections": 2}, "retry": {**NO_WAIT, "attempts": 1}}
+        async with gateway(settings=settings) as client:
+            refused = await asyncio.gather(*(ask(client, stream=stream) for _ in range(20)))
+            server.always(saying("well"))
+            answers = await asyncio.gather(*(ask(client, stream=stream) for _ in range(4)))
+            still_open = server.open_connections
+
+    assert {reply.status for reply in refused} == {429}
+    assert [reply.document["content"] for reply in answers] == ["well"] * 4
+    assert still_open <= 2
+
+
 @both_modes
 async def test_readyz_lists_the_servers_with_their_breakers_and_asks_none(*, stream: bool) -> None:
     async with servers() as (one, two):

@@ -80,10 +80,13 @@ class Attempts:
         """Seconds of the caller's time, to the thousandth as messages tell them; None = no end."""
         return None if self._ends is None else round(max(0.0, self._ends - self._now()), 3)
 
+    def spent(self, usage: Usage | None) -> None:
+        """Count what a try that failed used."""
+        if usage is not None:
+            self.usage = usage if self.usage is None else self.usage + usage
+
     def after(self, lane: Lane, error: ModelError) -> Next | None:
         """What to do after `lane` failed with `error` before anything was delivered; None = tell the caller."""
-        if error.usage is not None:
-            self.usage = error.usage if self.usage is None else self.usage + error.usage
         if not is_of_this_target(error) or self._is_empty_again(error):
             return None
         self._note(lane, error)

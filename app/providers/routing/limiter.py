@@ -56,8 +56,11 @@ class Limiter:
         """Whether a call could wait."""
         return self.waiting < self._limits.queue
 
-    async def enter(self) -> None:
+    async def enter(self, at_most: float | None = None) -> None:
         """Take a place, waiting for it where there is none.
+
+        Args:
+            at_most: seconds the caller can wait, where that is less than may be waited.
 
         Raises:
             ModelBusy: the queue is full, or the turn did not come in time.
@@ -71,10 +74,11 @@ class Limiter:
                 code="queue_full",
                 retry_after=_RETRY_AFTER,
             )
+        patience = min((s for s in (at_most, self._limits.patience) if s is not None), default=None)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
-            async with asyncio.timeout(self._limits.patience):
+            async with asyncio.timeout(patience):
                 await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():
@@ -84,7 +88,7 @@ class Limiter:
                     self._waiting.remove(turn)
             if isinstance(error, TimeoutError):
                 raise ModelBusy(
-                    f"The model server had no room for the call within {self._limits.patience} s.",
+                    f"The model server had no room for the call within {patience} s.",
                     code="queue_timeout",
                     retry_after=_RETRY_AFTER,
                 ) from None

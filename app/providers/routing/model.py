@@ -127,7 +127,7 @@ class RoutedModel:
 
     async def _answer(self, prompt: Prompt, *, stream: bool) -> ChatEvents:
         route, prompt = self._routed(prompt)
-        timeout = prompt.options.timeout
+        timeout = route.timeout if prompt.options.timeout is None else prompt.options.timeout
         attempts = Attempts(
             route.order(self._uniform),
             self._retry,
@@ -139,11 +139,11 @@ class RoutedModel:
         self._budget.called()
         to_ask: Next = attempts.first
         while True:
-            lane = await _enter(to_ask.lanes)
+            lane = await _enter(to_ask.lanes, attempts.time_left)
             permit = lane.breaker.enter()
             is_delivered = False
             try:
-                asked = _within(prompt, attempts.time_left)
+                asked = _within(prompt, attempts.time_left, lane.target)
                 async with aclosing(_ask(lane.target.model, asked, stream=stream)) as events:
                     async for event in events:
                         if not is_delivered:
@@ -152,10 +152,10 @@ class RoutedModel:
                         yield _labelled(event, route.alias, lane, attempts.usage)
             except ModelError as error:
                 (permit.failed if breaks(error) else permit.succeeded)()
-                error.target = lane.target.name
+                attempts.spent(error.usage)
+                error.target, error.usage = lane.target.name, attempts.usage
                 found = None if is_delivered else attempts.after(lane, error)
                 if found is None:
-                    error.usage = attempts.usage or error.usage
                     raise
                 _log.warning("%s; asking %s", _told(route, lane, error), _planned(found))
                 to_ask = found
@@ -190,8 +190,8 @@ async def _ask(model: ChatModel, prompt: Prompt, *, stream: bool) -> ChatEvents:
             yield event
 
 
-async def _enter(lanes: Sequence[Lane]) -> Lane:
-    """Take a place in the first lane that has one, or else wait in the first that has a queue.
+async def _enter(lanes: Sequence[Lane], seconds: float | None) -> Lane:
+    """Take a place in the first lane that has one, or else wait in the first that has a queue, so many seconds at most.
 
     Raises:
         ModelBusy: all of them are full.
@@ -201,12 +201,14 @@ async def _enter(lanes: Sequence[Lane]) -> Lane:
         or next((lane for lane in lanes if lane.limiter.has_queue), None)
         or lanes[0]
     )
-    await lane.limiter.enter()
+    await lane.limiter.enter(seconds)
     return lane
 
 
-def _within(prompt: Prompt, seconds: float | None) -> Prompt:
-    """The prompt with what is left of its caller's time: all tries together have it once."""
+def _within(prompt: Prompt, left: float | None, target: Target) -> Prompt:
+    """The prompt with the time this try has: what is left of the call's, or the target's own where that is less."""
+    own = target.timeout if prompt.options.timeout is None else None
+    seconds = min((limit for limit in (left, own) if limit is not None), default=None)
     return prompt if seconds is None else replace(prompt, options=replace(prompt.options, timeout=seconds))
 
 

@@ -27,12 +27,15 @@ class Target:
         name: told in answers and logs; None where there is nothing to tell apart.
         weight: its share among neighbours that have one too; None = it stands alone.
         limits: how many calls it gets at a time.
+        timeout: seconds for a whole call, where the request says nothing; None leaves it to the model. All tries of a
+            call together have the longest time that one of its targets has.
     """
 
     model: ChatModel
     name: str | None = None
     weight: float | None = None
     limits: Limits = field(default_factory=Limits)
+    timeout: float | None = None
 
     def __post_init__(self) -> None:
         if self.weight is not None and not (math.isfinite(self.weight) and self.weight > 0):
@@ -78,6 +81,12 @@ class Route:
         self.alias = alias
         self.lanes = tuple(Lane(target, Breaker(policy, now=now)) for target in targets)
         self._steps = _steps(self.lanes)
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds for a call with all its tries; None = no end."""
+        times = [lane.target.timeout for lane in self.lanes if lane.target.timeout is not None]
+        return max(times) if len(times) == len(self.lanes) else None
 
     @property
     def states(self) -> tuple[TargetState, ...]:

@@ -210,6 +210,41 @@ async def test_the_callers_time_holds_for_all_tries_together(*, stream: bool) ->
 
 
 @both_modes
+async def test_so_does_the_configured_time_where_the_request_says_nothing(*, stream: bool) -> None:
+    time = VirtualTime()
+    hasty, patient = ScriptedModel(forever=busy(4)), ScriptedModel(forever=busy(4))
+    targets = [Target(hasty, "a", timeout=5), Target(patient, "b", timeout=10)]
+
+    await failure(routed({"main": targets}, time=time), stream=stream)
+
+    assert [prompt.options.timeout for prompt in hasty.prompts] == [5, 5, 2]
+    assert [prompt.options.timeout for prompt in patient.prompts] == [10, 6, 2]
+
+
+@both_modes
+async def test_a_target_without_an_end_leaves_the_call_without_one(*, stream: bool) -> None:
+    first, second = ScriptedModel(failed()), ScriptedModel("Hello.")
+
+    await ask(routed({"main": [Target(first, "a", timeout=5), Target(second, "b")]}), stream=stream)
+
+    assert [prompt.options.timeout for prompt in (*first.prompts, *second.prompts)] == [5, None]
+
+
+@both_modes
+async def test_who_has_little_time_waits_for_a_place_no_longer_than_that(*, stream: bool) -> None:
+    reply = Hesitant()
+    routing = routed({"main": [Target(ScriptedModel(reply), limits=Limits(1))]})
+    first = asyncio.create_task(ask(routing, stream=stream))
+    await asyncio.wait_for(reply.asked.wait(), PATIENCE)
+
+    error = await failure(routing, stream=stream, timeout=0.001)
+
+    assert (type(error), error.code) == (ModelBusy, "queue_timeout")
+    reply.go_on.set()
+    await first
+
+
+@both_modes
 async def test_tokens_of_tries_that_failed_are_counted(*, stream: bool) -> None:
     spent = ModelUnavailable("broke off", status=500, usage=Usage(5, 0, 5))
     model = ScriptedModel(spent, "Hello.", usage=Usage(5, 2, 7))
@@ -227,6 +262,13 @@ async def test_so_are_those_of_all_tries_where_the_last_fails_too(*, stream: boo
     error = await failure(routed(None, ScriptedModel(*errors)), stream=stream)
 
     assert error.usage == Usage(5)
+
+
+async def test_so_are_those_before_a_stream_that_breaks_off() -> None:
+    broken = Cut("Well, ", ModelUnavailable("", status=500, usage=Usage(5, 1, 6)))
+    model = ScriptedModel(ModelUnavailable("", status=500, usage=Usage(5)), broken)
+
+    assert (await failure(routed(None, model), stream=True)).usage == Usage(10, 1, 6)
 
 
 @both_modes
