@@ -10,7 +10,7 @@ from app.providers.profile import Profile, Variant
 from app.providers.server import Server
 
 _REASONING_MODELS = Variant(
-    r"^(o\d|codex|gpt-5)(?!.*chat)",
+    r"^(o\d|codex|gpt-[5-9])(?!.*chat)",
     {"system_role": "developer", "unsent_options": frozenset({"temperature", "top_p", "stop"})},
 )
 _FIRST_REASONING_MODELS = Variant(r"^o\d", {**_REASONING_MODELS.flags, "parallel_tool_calls": False})
@@ -38,7 +38,7 @@ SERVERS = (
         hosts=("api.openai.com",),
         model="gpt-4o-mini",
         notes=(
-            "Reasoning models (`o…`, `gpt-5…`, but not `…-chat`) are known by their name.",
+            "Reasoning models (`o…`, `gpt-5…` and later, but not `…-chat`) are known by their name.",
             "`strict_tools = true` holds the model to the tools' schemas.",
         ),
         sources=(*_OPENAI_SOURCES, _MANY_SYSTEM_MESSAGES),
@@ -75,6 +75,7 @@ SERVERS = (
         "https://generativelanguage.googleapis.com/v1beta/openai",
         Profile(
             tool_names=True,
+            reasoning_back="never",
             refused_keywords=frozenset({"additionalProperties", "const", "propertyNames"}),
         ),
         hosts=("generativelanguage.googleapis.com",),
@@ -84,6 +85,7 @@ SERVERS = (
             "https://github.com/NousResearch/hermes-agent/pull/19728",
             "https://github.com/openswarm-ai/openswarm/issues/24",
             "https://github.com/zed-industries/zed/issues/44875",
+            "https://github.com/janhq/jan/issues/8136",
         ),
     ),
     Server(

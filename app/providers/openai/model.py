@@ -49,7 +49,7 @@ class OpenAIModel:
         model: what the server calls the model; None leaves it to the options, or to a server that has but one.
         api_key: sent as a bearer token.
         transport: sends the requests; None makes a transport of the model's own. Closed with the model.
-        profile: the server's dialect; None = by its host.
+        profile: the server's dialect; None = by its address.
         default_options: see `ChatModel.default_options`.
         timeouts: how long the server may take.
         headers: further request headers. The values of those that speak of keys and tokens are kept secret.
