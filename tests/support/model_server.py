@@ -188,6 +188,10 @@ class ModelServer:
             self.open_connections -= 1
             self._notify()
             writer.close()
+            if not writer.transport.get_write_buffer_size():  # else who does not read would hold it up
+                with suppress(OSError):
+                    await writer.wait_closed()
+                self._writers.discard(writer)
 
     async def _read(self, reader: asyncio.StreamReader, begun: bytes) -> Exchange:
         head = begun + await reader.readuntil(b"\r\n\r\n")
