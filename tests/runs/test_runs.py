@@ -390,7 +390,9 @@ async def test_a_run_that_has_its_answer_is_not_out_of_time_while_it_is_closed()
                     async for event in events:
                         yield event
             finally:
-                await asyncio.sleep(0.1)
+                tidied = asyncio.Event()
+                asyncio.get_running_loop().call_later(0.1, tidied.set)
+                await tidied.wait()
 
     run = Runs(ChatClient(ScriptedModel("Hi"), advisors=[Tidy(1)]), deadline=0.05).start(request_of(stream=False))
 
