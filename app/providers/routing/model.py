@@ -142,8 +142,8 @@ class RoutedModel:
             lane = await _enter(to_ask.lanes, attempts.time_left)
             permit = lane.breaker.enter()
             is_delivered = False
+            asked = _within(prompt, attempts.time_left, lane.target)
             try:
-                asked = _within(prompt, attempts.time_left, lane.target)
                 async with aclosing(_ask(lane.target.model, asked, stream=stream)) as events:
                     async for event in events:
                         if not is_delivered:
@@ -151,7 +151,7 @@ class RoutedModel:
                             is_delivered = True
                         yield _labelled(event, route.alias, lane, attempts.usage)
             except ModelError as error:
-                (permit.failed if breaks(error) else permit.succeeded)()
+                (permit.failed if breaks(error) and not _was_hurried(asked, lane.target, error) else permit.succeeded)()
                 attempts.spent(error.usage)
                 error.target, error.usage = lane.target.name, attempts.usage
                 found = None if is_delivered else attempts.after(lane, error)
@@ -210,6 +210,11 @@ def _within(prompt: Prompt, left: float | None, target: Target) -> Prompt:
     own = target.timeout if prompt.options.timeout is None else None
     seconds = min((limit for limit in (left, own) if limit is not None), default=None)
     return prompt if seconds is None else replace(prompt, options=replace(prompt.options, timeout=seconds))
+
+
+def _was_hurried(asked: Prompt, target: Target, error: ModelError) -> bool:
+    """Whether the time that ran out was the caller's and not what the target is given: that is not its fault."""
+    return error.code == "total_timeout" and asked.options.timeout not in {None, target.timeout}
 
 
 def _labelled(event: ChatEvent, alias: str, lane: Lane, spent: Usage | None) -> ChatEvent:

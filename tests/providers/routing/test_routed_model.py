@@ -377,6 +377,18 @@ async def test_answers_that_cannot_be_used_open_no_breaker(error: Callable[[], M
 
 
 @both_modes
+@pytest.mark.parametrize(("timeout", "breaker"), [(None, "open"), (60.0, "open"), (1.0, "closed")])
+async def test_a_caller_in_a_hurry_opens_no_breaker(timeout: float | None, breaker: str, *, stream: bool) -> None:
+    slow = ScriptedModel(ModelTimeout("took too long", code="total_timeout"))
+    targets = [Target(slow, "a", timeout=60), Target(ScriptedModel(), "b", timeout=60)]
+    routing = routed({"main": targets}, breaker=BreakerPolicy(failures=1))
+
+    await failure(routing, stream=stream, timeout=timeout)
+
+    assert routing.targets[0].breaker == breaker
+
+
+@both_modes
 async def test_where_all_are_to_be_left_alone_the_longest_rested_is_asked_all_the_same(*, stream: bool) -> None:
     time = VirtualTime()
     first = ScriptedModel(unreachable(), "I am back.")
