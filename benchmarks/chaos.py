@@ -42,6 +42,8 @@ STREAMED = 0.5
 """Share of the runs that are streamed."""
 LEAVING = 0.1
 """Share of the streams whose callers hang up in the middle."""
+PATIENCE = 120.0
+"""Seconds after which a caller takes a run for hung."""
 MEMORY = 32.0
 """Megabytes that the process may have grown by: allocators give back what they like."""
 OBJECTS_A_RUN = 0.1
@@ -112,7 +114,7 @@ class Trial:
         """Make so many runs through a gateway of their own, which is closed at the end."""
         upstream.always(self.server)
         app = create_app(_settings(upstream.base_url), tools=[note], memory=self._memory)
-        async with opened(app) as (client, gateway), asyncio.TaskGroup() as group:
+        async with opened(app, PATIENCE) as (client, gateway), asyncio.TaskGroup() as group:
             for run in range(runs):
                 await self._places.acquire()
                 group.create_task(self._judge(client, run)).add_done_callback(lambda _: self._places.release())
@@ -189,9 +191,9 @@ def _settings(base_url: str) -> Settings:
     return Settings(
         model={
             "base_url": base_url,
-            "first_byte_timeout": 2,
-            "idle_timeout": 2,
-            "total_timeout": 4,
+            "first_byte_timeout": 3,
+            "idle_timeout": 3,
+            "total_timeout": 12,  # a busy machine may stand still for seconds
             "max_event_bytes": 2**16,
         },
         retry={"base_delay": 0.05, "max_delay": 0.2, "budget_ratio": 1},

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import partial
 from typing import Any, Literal, Self, TypeAlias
 
 
@@ -171,7 +172,12 @@ class ModelServer:
         self._writers.add(writer)
         task = asyncio.create_task(self._serve(reader, writer))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(self._served, writer))
+
+    def _served(self, writer: asyncio.StreamWriter, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if writer.is_closing() and not writer.transport.get_write_buffer_size():  # what is unwritten holds the line
+            self._writers.discard(writer)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -188,10 +194,6 @@ class ModelServer:
             self.open_connections -= 1
             self._notify()
             writer.close()
-            if not writer.transport.get_write_buffer_size():  # else who does not read would hold it up
-                with suppress(OSError):
-                    await writer.wait_closed()
-                self._writers.discard(writer)
 
     async def _read(self, reader: asyncio.StreamReader, begun: bytes) -> Exchange:
         head = begun + await reader.readuntil(b"\r\n\r\n")

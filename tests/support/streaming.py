@@ -25,14 +25,16 @@ class StreamingTransport(httpx.AsyncBaseTransport):
 
     Args:
         app: the application.
+        patience: seconds after which a caller who waits for the next write gives up.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, patience: float = PATIENCE) -> None:
         self._app = app
+        self._patience = patience
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Begin the request; return when the status and the headers are there."""
-        exchange = _Exchange(self._app, request)
+        exchange = _Exchange(self._app, request, self._patience)
         try:
             start = await exchange.next()
         except BaseException:
@@ -46,7 +48,8 @@ class StreamingTransport(httpx.AsyncBaseTransport):
 class _Exchange(httpx.AsyncByteStream):
     """One request and its response, seen from the caller's side."""
 
-    def __init__(self, app: ASGIApp, request: httpx.Request) -> None:
+    def __init__(self, app: ASGIApp, request: httpx.Request, patience: float) -> None:
+        self._patience = patience
         assert isinstance(request.stream, httpx.AsyncByteStream)
         self._body = aiter(request.stream)
         self._body_is_read = False
@@ -60,7 +63,7 @@ class _Exchange(httpx.AsyncByteStream):
         Raises:
             Exception: what the application failed with.
         """
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(self._patience):
             message = await self._sent.get()
             if message is None:
                 await self._task
@@ -76,7 +79,7 @@ class _Exchange(httpx.AsyncByteStream):
     async def aclose(self) -> None:
         """Hang up, and wait until the application is done."""
         self._over.set()
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(self._patience):
             await asyncio.wait([self._task])
         if not self._task.cancelled():
             self._task.exception()  # who hung up is told nothing any more

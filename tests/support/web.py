@@ -18,6 +18,7 @@ from app.chat import ChatModel
 from app.main import create_app
 from app.settings import Settings
 from app.web import Gateway
+from tests.support.gates import PATIENCE
 from tests.support.streaming import StreamingTransport
 
 ENDPOINTS = {False: "/chat", True: "/chat/stream"}
@@ -92,14 +93,15 @@ async def serving(app: ASGIApp) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @asynccontextmanager
-async def opened(app: FastAPI) -> AsyncIterator[tuple[httpx.AsyncClient, Gateway]]:
-    """A client of a running application, and what its routes work with."""
+async def opened(app: FastAPI, patience: float = PATIENCE) -> AsyncIterator[tuple[httpx.AsyncClient, Gateway]]:
+    """A client of a running application, and what its routes work with. See `StreamingTransport` for the patience."""
     async with app.router.lifespan_context(app) as state:
 
         async def with_state(scope: Scope, receive: Receive, send: Send) -> None:
             await app({**scope, "state": dict(state or {})}, receive, send)
 
-        async with httpx.AsyncClient(transport=StreamingTransport(with_state), base_url="http://gateway") as client:
+        line = StreamingTransport(with_state, patience)
+        async with httpx.AsyncClient(transport=line, base_url="http://gateway") as client:
             yield client, (state or {})["gateway"]
 
 
