@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from app.chat import ModelError, Usage
 from app.providers.routing.retry import RetryBudget, RetryPolicy
 from app.providers.routing.target import Lane
-from app.providers.routing.verdicts import is_empty, is_of_this_target, may_pass
+from app.providers.routing.verdicts import came_to_nothing, is_of_this_target, may_pass
 
-_EMPTY_ANSWERS = 2
-"""From this one on an empty answer is what the model has to say: the server is well, and each costs tokens."""
+_ANSWERS_FOR_NOTHING = 2
+"""From this one on an answer that is empty or breaks off is what there is to be had, and each costs tokens."""
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Attempts:
         self._uniform = uniform
         self._ends = ends
         self._chances = _admitted(lanes)
-        self._empty = 0
+        self._for_nothing = 0
         self.usage: Usage | None = None
 
     @property
@@ -87,7 +87,7 @@ class Attempts:
 
     def after(self, lane: Lane, error: ModelError) -> Next | None:
         """What to do after `lane` failed with `error` before anything was delivered; None = tell the caller."""
-        if not is_of_this_target(error) or self._is_empty_again(error):
+        if not is_of_this_target(error) or self._is_for_nothing_again(error):
             return None
         self._note(lane, error)
         fresh = [chance.lane for chance in self._chances if chance.tries == 0 and chance.lane.breaker.admits]
@@ -100,9 +100,9 @@ class Attempts:
         found = self._in_time(Next((soonest.lane,), max(0.0, soonest.due - self._now())))
         return found if found and self._budget.take() else None
 
-    def _is_empty_again(self, error: ModelError) -> bool:
-        self._empty += is_empty(error)
-        return is_empty(error) and self._empty >= _EMPTY_ANSWERS
+    def _is_for_nothing_again(self, error: ModelError) -> bool:
+        self._for_nothing += came_to_nothing(error)
+        return came_to_nothing(error) and self._for_nothing >= _ANSWERS_FOR_NOTHING
 
     def _note(self, lane: Lane, error: ModelError) -> None:
         chance = next(chance for chance in self._chances if chance.lane is lane)

@@ -13,26 +13,26 @@ _SPENT = "insufficient_quota"
 _NOT_BEGUN = frozenset({"connect_timeout", "first_byte_timeout"})
 """Codes of time-outs before an answer had begun. Behind the others the time of the whole call is gone."""
 _UNREACHABLE = "unreachable"
-_EMPTY = "empty"
+_NOTHING_OF_IT = frozenset({"empty", "truncated"})
 
 
-def is_empty(error: ModelError) -> bool:
-    """Whether the answer was well-formed and had nothing in it."""
-    return isinstance(error, ModelProtocolError) and error.code == _EMPTY
+def came_to_nothing(error: ModelError) -> bool:
+    """Whether the answer had nothing in it, or broke off: a line that broke, or an end that is none."""
+    return isinstance(error, ModelProtocolError) and error.code in _NOTHING_OF_IT
 
 
 def may_pass(error: ModelError) -> bool:
     """Whether the same request to the same server may go well in a moment.
 
     True for a server that could not be reached, was busy (408, 409, 425, 429), failed (5xx, or an error in the place of
-    an answer), did not begin in time, or gave an empty answer. A spent quota and every other 4xx stay as they are, and
-    an answer that was cut or cannot be read may have cost what it would cost again.
+    an answer), did not begin in time, or whose answer was empty or broke off. A spent quota and every other 4xx stay as
+    they are, and what cannot be read most likely is what the server always sends.
     """
     if isinstance(error, ModelTimeout):
         return error.code in _NOT_BEGUN
     if isinstance(error, ModelUnavailable | ModelRateLimited):
         return not _is_spent(error)
-    return is_empty(error)
+    return came_to_nothing(error)
 
 
 def is_of_this_target(error: ModelError) -> bool:

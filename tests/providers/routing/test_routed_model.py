@@ -57,11 +57,16 @@ def empty() -> ModelError:
     return ModelProtocolError("an empty answer", code="empty")
 
 
+def broken_off() -> ModelError:
+    return ModelProtocolError("half an answer", code="truncated")
+
+
 PASSING: list[Callable[[], ModelError]] = [
     unreachable,
     failed,
     busy,
     empty,
+    broken_off,
     lambda: ModelUnavailable("conflict", status=409),
     lambda: ModelUnavailable("took too long", status=408),
     lambda: ModelTimeout("no connection", code="connect_timeout"),
@@ -135,12 +140,15 @@ async def test_after_its_attempts_the_last_error_is_the_callers(*, stream: bool)
 
 @pytest.mark.fault("U40")
 @both_modes
-async def test_an_empty_answer_is_asked_for_once_more_only(*, stream: bool) -> None:
-    model = ScriptedModel(empty(), failed(), empty(), "too late")
+@pytest.mark.parametrize("nothing", [empty, broken_off])
+async def test_what_came_to_nothing_is_asked_for_once_more_only(
+    nothing: Callable[[], ModelError], *, stream: bool
+) -> None:
+    model = ScriptedModel(nothing(), failed(), nothing(), "too late")
 
     error = await failure(routed(None, model, retry=RetryPolicy(attempts=9)), stream=stream)
 
-    assert error.code == "empty"
+    assert error.code == nothing().code
     assert len(model.prompts) == 3
 
 
