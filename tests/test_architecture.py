@@ -19,7 +19,8 @@ from app.settings import Settings
 from app.settings_sources import fields
 
 REPOSITORY = Path(__file__).parents[1]
-CODE = [path for folder in ("app", "tools", "tests") for path in sorted((REPOSITORY / folder).rglob("*.py"))]
+FOLDERS = ("app", "benchmarks", "tools", "tests")
+CODE = [path for folder in FOLDERS for path in sorted((REPOSITORY / folder).rglob("*.py"))]
 OURS = [path for path in CODE if "tests" not in path.relative_to(REPOSITORY).parts]
 LONGEST = 330
 VAGUE = {"utils", "util", "helper", "helpers", "misc", "common", "base", "core"}

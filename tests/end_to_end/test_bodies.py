@@ -14,9 +14,9 @@ from app.chat import Tool, ToolDefinition
 from app.tooling import ToolCallback
 from app.web.answers import usage_document
 from tests.support.bodies import Body, all_bodies, parameters, value_of
-from tests.support.chunks import text_stream
+from tests.support.chunks import chunk, event, text_stream
 from tests.support.gates import PATIENCE
-from tests.support.model_server import Answer, ModelServer
+from tests.support.model_server import HANG, Answer, ModelServer
 from tests.support.modes import both_modes
 from tests.support.web import Reply, ask, gateway
 
@@ -44,7 +44,7 @@ class Watched:
 @asynccontextmanager
 async def before(server: ModelServer, *tools: Tool) -> AsyncIterator[httpx.AsyncClient]:
     """A gateway with the server as its model. It has one connection: one that is not given back is missed at once."""
-    model = {"base_url": server.base_url, "name": "probe", "max_connections": 1}
+    model = {"base_url": server.base_url, "name": "probe", "max_connections": 1, "max_event_bytes": 350_000}
     once = {"attempts": 1}  # else failures would be waited out
     async with gateway(tools=tools, settings={"model": model, "retry": once}) as client:
         yield client
@@ -113,6 +113,28 @@ async def test_calls_that_came_whole_are_run_and_no_others(body: Body, stream: b
         ids = [call["id"] for call in server.exchanges[1].body["messages"][-1 - len(results)]["tool_calls"]]
         assert ids == [one["tool_call_id"] for one in server.exchanges[1].body["messages"][-len(results) :]]
         assert len(set(ids)) == len(ids)
+
+
+@both_modes
+@pytest.mark.fault("U38", "D08")
+@pytest.mark.parametrize(
+    "last",
+    [
+        pytest.param(event({"error": {"message": "engine lost"}}), id="an error"),
+        pytest.param(b"data: {oops\n\n", id="a broken chunk"),
+        pytest.param(event(chunk({"content": 5})), id="content that is none"),
+        pytest.param(b"data: " + b"x" * 400_000, id="an event that is too large"),
+    ],
+)
+async def test_a_server_that_goes_on_after_its_failure_is_left_at_once(last: bytes, stream: bool) -> None:
+    async with ModelServer() as server:
+        server.always(Answer(event(chunk({"content": "The li"})), last, HANG))
+        async with before(server) as client:
+            reply = await turn(client, "How late?", stream=stream)
+            assert reply.document["type"].startswith("urn:advisor-gateway:model-")
+
+            await asyncio.wait_for(server.exchanges[0].gone.wait(), PATIENCE)
+            await asyncio.wait_for(server.until(lambda: server.open_connections == 0), PATIENCE)
 
 
 def _assert_problem(reply: Reply, body: Body) -> None:
