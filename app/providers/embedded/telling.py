@@ -20,6 +20,7 @@ _LONGEST_SUMMARY = 160  # characters said of a tool
 _LONGEST = 4000  # characters of one result
 _EXACT = 10**15  # up to which 17.0 is told as 17
 _ONE_LINE = 60  # characters up to which a list of plain values stays in the sentence
+_DEEPEST = 50  # arrays and objects within each other that are told as a text
 
 _GREETINGS = frozenset({"hello", "hi", "hey", "hallo", "moin", "greetings"})
 _CONFIGURE = (
@@ -110,10 +111,22 @@ def _of_result(result: ToolResult, call: ToolCall | None, *, alone: bool) -> str
 
 def _readable(value: Any, text: str, how: Callable[[Any], str] | None = None) -> str:
     """A value for people; as the JSON text it was where it is nested beyond reading."""
-    try:
-        return (how or _plain)(value)
-    except RecursionError:
-        return text
+    return text if _is_deep(value) else (how or _plain)(value)
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [child for each in level for child in _children(each)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _parsed(text: str) -> Any:
