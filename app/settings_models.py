@@ -148,9 +148,9 @@ class RetrySettings(Section):
     """Asking a model server again, before anything of its answer was delivered."""
 
     attempts: Count = 3
-    base_delay: Seconds = 0.5
-    max_delay: Seconds = 8.0
-    max_retry_after: Seconds = 30.0
+    base_delay: Seconds = 0.1
+    max_delay: Seconds = 2.0
+    max_retry_after: Seconds = 2.0
     budget_ratio: Seconds = 0.2
     budget_floor: Annotated[int, Field(ge=0)] = 10
 

@@ -19,6 +19,9 @@ from dataclasses import dataclass
 class RetryPolicy:
     """How often one call asks, and how long it waits between.
 
+    The waits are short, for somebody waits at the other end, and an error that comes within the second is still an
+    error of its own and not the end of a stream. Who asked can wait longer, and is told for how long.
+
     Attributes:
         attempts: how often one target is asked, the first time included.
         base_delay: seconds: the upper end of the first wait; it doubles with each further one.
@@ -27,9 +30,9 @@ class RetryPolicy:
     """
 
     attempts: int = 3
-    base_delay: float = 0.5
-    max_delay: float = 8.0
-    max_retry_after: float = 30.0
+    base_delay: float = 0.1
+    max_delay: float = 2.0
+    max_retry_after: float = 2.0
 
     def delay(
         self, tries: int, retry_after: float | None, uniform: Callable[[], float] = random.random
