@@ -92,8 +92,10 @@ class Clock:
 
     async def _wait(self, begin: Callable[[], Awaitable[T]], seconds: float | None, late: ModelTimeout) -> T:
         until = self.at_most(seconds)
-        if until == self._ends:
-            late = ModelTimeout(f"The model server's answer took longer than {self._total} s.", code="total_timeout")
+        if self._total is not None and until == self._ends:
+            late = ModelTimeout(
+                f"The model server's answer took longer than {self._total:.3g} s.", code="total_timeout"
+            )
         if until is not None and until <= self._now():
             raise late  # also where the next piece is there already: a flood of keep-alives never lets us wait
         try:

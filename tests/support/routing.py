@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.chat import ChatModel
-from app.providers.routing import RoutedModel, Target
+from app.providers.routing import RetryPolicy, RoutedModel, Target
+
+PATIENT = RetryPolicy(attempts=3, base_delay=0.5, max_delay=8.0, max_retry_after=30.0)
+"""What tests go by, whatever the defaults are."""
 
 
 class VirtualTime:
@@ -43,9 +46,10 @@ def routed(
         routes: targets by alias; None = one alias `main` of `models`, named by the letters from `a`.
         *models: the models of `main`.
         time: the clock.
-        **arguments: further ones of `RoutedModel`.
+        **arguments: further ones of `RoutedModel`; `retry` is `PATIENT` unless given.
     """
     time = time or VirtualTime()
     if routes is None:
         routes = {"main": [Target(model, name) for model, name in zip(models, "abcdef", strict=False)]}
-    return RoutedModel(routes, now=time, sleep=time.sleep, **{"uniform": lambda: 0.999_999, **arguments})
+    given = {"uniform": lambda: 0.999_999, "retry": PATIENT, **arguments}
+    return RoutedModel(routes, now=time, sleep=time.sleep, **given)
