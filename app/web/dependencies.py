@@ -47,9 +47,11 @@ class Gateway:
 
 
 async def _gateway(request: Request) -> Gateway:
-    gateway = request.state.gateway
+    gateway = getattr(request.state, "gateway", None)
     if not isinstance(gateway, Gateway):
-        raise TypeError("the application's lifespan must yield its Gateway as `gateway`")
+        raise TypeError(
+            "there is no Gateway: the application's lifespan was not run, or does not yield one as `gateway`"
+        )
     return gateway
 
 

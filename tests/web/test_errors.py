@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 from fastapi import FastAPI
 from starlette.types import Message, Receive, Scope, Send
@@ -32,6 +33,7 @@ from app.chat import (
     ToolError,
     ToolFailed,
 )
+from app.main import create_app
 from app.providers.scripted import Cut, ScriptedModel, tool_calls
 from app.runs import ConversationBusy, GatewayFull, ShuttingDown
 from app.web import application
@@ -300,4 +302,14 @@ async def test_a_lifespan_that_yields_no_gateway_is_said_to_be_wrong(caplog: pyt
         response = await client.get("/tools")
 
     assert response.status_code == 500
-    assert "lifespan must yield" in caplog.text
+    assert "lifespan was not run, or does not yield one" in caplog.text
+
+
+async def test_an_application_that_was_not_started_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    app = create_app(model=ScriptedModel("Hi"), tools=[])
+
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://gateway") as client:
+        response = await client.post("/chat", json={"message": "Hello"})
+
+    assert response.status_code == 500
+    assert "lifespan was not run" in caplog.text
