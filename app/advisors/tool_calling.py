@@ -19,7 +19,7 @@ import copy
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Self
+from typing import Self, TypeVar
 
 from app.advisors.rounds import continued, last_round, swallowed
 from app.chat import (
@@ -39,6 +39,8 @@ from app.chat import (
     SystemMessage,
 )
 from app.tooling import ToolCallingManager, ToolEvents, ToolExecution
+
+T = TypeVar("T")
 
 _UNFINISHED = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER})
 _CLOSING_LIMITS = frozenset({"total_calls", "rounds"})
@@ -139,7 +141,8 @@ class ToolCallingAdvisor(ToolAdvisor):
                             answer = await self.after_call(event.response, request)
                         else:
                             yield event
-                answer = turn.answered(answer)
+                answer = _present(answer, "the chain below the tool loop ended without Completed")
+                turn.add(answer)
                 if not self._eligibility(answer):
                     break
                 yield ModelAnswered(answer)
@@ -150,11 +153,12 @@ class ToolCallingAdvisor(ToolAdvisor):
                             execution = outcome
                         else:
                             yield outcome
+                execution = _present(execution, "the tool calling manager ended without a ToolExecution")
                 if turn.ended_by(execution, may_close=self._manager.limits.on_limit == "return_error"):
                     break
                 for told in swallowed(request, answer):
                     yield told
-                turn.begin_round(await self.next_instructions(request, turn.execution), answer)
+                turn.begin_round(await self.next_instructions(request, execution), answer)
             yield Completed(turn.done)
         finally:
             await self.finalize_loop(turn.request, turn.so_far)
@@ -172,6 +176,12 @@ class ToolCallingAdvisor(ToolAdvisor):
         )
 
 
+def _present(value: T | None, missing: str) -> T:
+    if value is None:
+        raise RuntimeError(missing)
+    return value
+
+
 class _Turn:
     """Where one turn stands. `history` is untrimmed, so that limits are counted over all of it."""
 
@@ -179,31 +189,18 @@ class _Turn:
         self.request = request
         self.history = request.messages
         self.so_far: ChatResponse | None = None
-        self._execution: ToolExecution | None = None
         self._is_closing = False
 
     @property
     def done(self) -> ChatResponse:
         """What was answered and run so far, added up."""
-        if self.so_far is None:
-            raise RuntimeError("the chain below the tool loop ended without Completed")
-        return self.so_far
+        return _present(self.so_far, "no round of the turn has been answered")
 
-    @property
-    def execution(self) -> ToolExecution:
-        """What the tools of the last round gave."""
-        if self._execution is None:
-            raise RuntimeError("the tool calling manager ended without a ToolExecution")
-        return self._execution
-
-    def answered(self, answer: ChatResponse | None) -> ChatResponse:
+    def add(self, answer: ChatResponse) -> None:
         """Take a round's answer."""
-        if answer is None:
-            raise RuntimeError("the chain below the tool loop ended without Completed")
         self.so_far = answer.after(self.so_far)
-        return answer
 
-    def ended_by(self, execution: ToolExecution | None, *, may_close: bool) -> bool:
+    def ended_by(self, execution: ToolExecution, *, may_close: bool) -> bool:
         """Take what a round's tools gave.
 
         Args:
@@ -213,8 +210,6 @@ class _Turn:
         Returns:
             Whether the turn is over.
         """
-        self._execution = execution
-        execution = self.execution
         self.history = execution.history
         done = replace(
             self.done,
