@@ -23,8 +23,15 @@ from app.providers.openai import OpenAIModel
 from app.providers.profiles import Profile, profile_for
 from app.providers.routing import BreakerPolicy, Limits, RetryBudget, RetryPolicy, RoutedModel, Target
 from app.providers.transport_aiohttp import AiohttpTransport
-from app.runs import Runs
-from app.settings import MemorySettings, ModelServerSettings, Settings, TargetSettings, ToolCallingSettings
+from app.runs import JournalLimits, Retention, RunLimits, Runs
+from app.settings import (
+    MemorySettings,
+    ModelServerSettings,
+    RunsSettings,
+    Settings,
+    TargetSettings,
+    ToolCallingSettings,
+)
 from app.startup import DEMO_NOTE, announce, warn_of_lone_memory
 from app.tooling import ToolCallingManager, ToolCallLimits, ToolThreads, discover, settled_tools
 from app.web import Gateway, application
@@ -87,7 +94,7 @@ def create_app(
         async with AsyncExitStack() as closing:
             client = client_of(model_of())
             closing.push_async_callback(client.model.aclose)
-            runs = Runs(client, max_active=settings.runs.max_active, deadline=settings.runs.deadline)
+            runs = Runs(client, _limits(settings.runs))
             closing.push_async_callback(runs.drain, settings.server.drain)
             is_demo = model is None and not settings.model.configured and not settings.models
             announce(model=client.model.name, tools=names, demo=is_demo)
@@ -106,6 +113,16 @@ def create_app(
 
     return application(
         lifespan, version=__version__, docs=settings.server.docs, cors_origins=settings.server.cors_origins
+    )
+
+
+def _limits(settings: RunsSettings) -> RunLimits:
+    return RunLimits(
+        active=settings.max_active,
+        deadline=settings.deadline,
+        grace=settings.disconnect_grace,
+        journal=JournalLimits(settings.max_events, settings.max_bytes),
+        retention=Retention(settings.max_kept, settings.keep),
     )
 
 

@@ -9,26 +9,26 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from types import FrameType
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from app.chat import ConfigurationError
+from app.web import Gateway
 
 logger = logging.getLogger(__name__)
 
 _KEEP_ALIVE = 75
 """Seconds an idle connection is kept: longer than load balancers keep theirs, so that they never use a closed one."""
 
-_FAREWELL = 5
-"""Seconds that connections have to take their last bytes once no run is going any more."""
+_FAREWELL = 0.5
+"""Seconds for connections to take their last bytes, once no run is going any more."""
 
-_PATIENCE = 2.0
-"""Seconds for what should end at once: users' functions can hang in threads, and ignore that they are cancelled."""
+_LATEST = 1.8
+"""Seconds after the drain at which the process leaves, whatever is still there: users' functions can sit in threads and
+ignore that they are cancelled, and clients can fail to take what is sent to them."""
 
 
 class Server(uvicorn.Server):
@@ -42,7 +42,7 @@ class Server(uvicorn.Server):
         host: an address or a name.
         port: 0 = any free one.
         forwarded_allow_ips: addresses and networks whose X-Forwarded-* headers are believed.
-        on_drained: called when the runs have ended, or will not.
+        on_stop: called at the first signal with the seconds after which the process has to be gone.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Server(uvicorn.Server):
         port: int,
         *,
         forwarded_allow_ips: Sequence[str] = (),
-        on_drained: Callable[[], None] = lambda: None,
+        on_stop: Callable[[float], None] = lambda _: None,
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -66,14 +66,19 @@ class Server(uvicorn.Server):
                 proxy_headers=bool(forwarded_allow_ips),
                 forwarded_allow_ips=list(forwarded_allow_ips),
                 timeout_keep_alive=_KEEP_ALIVE,
-                timeout_graceful_shutdown=_FAREWELL,
+                timeout_graceful_shutdown=_FAREWELL,  # type: ignore[arg-type] # a timeout of asyncio's, like any other
             )
         )
-        self._on_drained = on_drained
+        self._on_stop = on_stop
         self._in_a_hurry = False
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin the end. uvicorn's own raises the signal again at last, and the exit code would be 143."""
+        if not self.should_exit:
+            gateway = self._gateway
+            if gateway is not None:
+                gateway.runs.close()  # the main loop looks up ten times a second, when no tool holds it up
+            self._on_stop((gateway.drain_time if gateway else 0) + _LATEST)
         if self.should_exit and sig == signal.SIGINT:
             self.force_exit = self._in_a_hurry
             self._in_a_hurry = True
@@ -99,15 +104,21 @@ class Server(uvicorn.Server):
     async def main_loop(self) -> None:
         """Serve until a signal comes, and then until no run is going any more."""
         await super().main_loop()
-        gateway = self.lifespan.state["gateway"]
+        gateway = self._gateway
+        if gateway is None:
+            raise ConfigurationError("the application's lifespan does not yield a Gateway as `gateway`")
         logger.info("draining; runs that are going: %d", gateway.runs.active)
         draining = asyncio.create_task(gateway.runs.drain(gateway.drain_time))
-        latest = time.monotonic() + gateway.drain_time + _PATIENCE
-        while not draining.done() and not self._in_a_hurry and time.monotonic() < latest:
+        while not draining.done() and not self._in_a_hurry:
             await asyncio.wait([draining], timeout=0.1)
         draining.cancel()
-        await asyncio.wait([asyncio.create_task(gateway.runs.drain(0))], timeout=_PATIENCE)
-        self._on_drained()
+        await gateway.runs.drain(0)
+
+    @property
+    def _gateway(self) -> Gateway | None:
+        """What the application works with, None before it has started."""
+        lifespan = getattr(self, "lifespan", None)
+        return lifespan.state.get("gateway") if lifespan else None
 
 
 def serve(app: ASGIApp, host: str, port: int, *, forwarded_allow_ips: Sequence[str] = ()) -> None:
@@ -122,12 +133,9 @@ def serve(app: ASGIApp, host: str, port: int, *, forwarded_allow_ips: Sequence[s
     Raises:
         ConfigurationError: it could not start.
     """
-    server = Server(
-        app, host, port, forwarded_allow_ips=forwarded_allow_ips, on_drained=partial(_leave_in, _FAREWELL + _PATIENCE)
-    )
+    server = Server(app, host, port, forwarded_allow_ips=forwarded_allow_ips, on_stop=_leave_in)
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(server.serve())
-        _leave_in(_PATIENCE)
 
 
 def _leave_in(seconds: float) -> None:

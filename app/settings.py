@@ -8,7 +8,7 @@ written here. `app.settings_sources` knows these places, `app.settings_models` w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -120,10 +120,15 @@ class MemorySettings(Section):
 
 
 class RunsSettings(Section):
-    """Runs of one process."""
+    """Runs of one process, and what is kept of them."""
 
     max_active: Count = 256
     deadline: TimeLimit = None
+    disconnect_grace: Seconds = 0.0
+    max_events: Count = 20_000
+    max_bytes: Count = 8 * 1024 * 1024
+    max_kept: Annotated[int, Field(ge=0)] = 1_000
+    keep: Seconds = 600.0
 
 
 class LoggingSettings(Section):

@@ -1,4 +1,4 @@
-"""Why a run was not begun, or was ended from outside."""
+"""Why a run was not begun, was ended from outside, or cannot be read."""
 
 from __future__ import annotations
 
@@ -25,3 +25,19 @@ class ShuttingDown(RunRefused):
     """The gateway is on its way out: new runs are refused and, when their time is over, old ones ended."""
 
     retry_after = 5.0
+
+
+class IdempotencyKeyReused(RunRefused):
+    """The key has begun a run already, for another request."""
+
+
+class RunNotFound(GatewayError):
+    """There never was a run of this id."""
+
+
+class RunGone(GatewayError):
+    """The run has ended, and is no longer kept."""
+
+
+class EventsGone(GatewayError):
+    """The run is there, but not all the events that a reader lacks: its journal is bounded, and older ones fall out."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from app.chat import ChatResponse
 from app.chat.events import Delta
@@ -47,7 +46,7 @@ class Entry:
 
     Attributes:
         seq: its number, from 1, without gaps.
-        round: the model call it belongs to, None before the first and at the run's end.
+        round: the model call it belongs to, at the run's end the last one; None before the first.
         event: what happened.
     """
 
@@ -56,42 +55,28 @@ class Entry:
     event: RunEvent
 
 
+class Span(NamedTuple):
+    """Which entries a journal holds: the numbers of the oldest and of the newest one, (1, 0) while it is empty."""
+
+    first: int
+    last: int
+
+
 class Journal(Protocol):
-    """Where a run is written down. The one writer is the run; any number of readers follow."""
+    """Where a run is written down. The one writer is the run; any number of readers follow.
+
+    It is bounded: where entries are too many, the oldest are dropped. The last one never is.
+    """
 
     async def append(self, round_: int | None, event: RunEvent) -> None:
         """Write the next entry. A `RunEnd` is the last one."""
 
+    async def span(self) -> Span:
+        """Which entries are there."""
+
     def follow(self, after: int = 0) -> AsyncGenerator[Sequence[Entry], None]:
-        """Entries with a number above `after`: all that are there at once, then waiting for more, to the end."""
+        """Entries with a number above `after`: many at once where they are there, then waiting for more, to the end.
 
-
-class InMemoryJournal:
-    """A journal in this process. A reader never holds the writer up."""
-
-    def __init__(self) -> None:
-        self._entries: list[Entry] = []
-        self._ended = False
-        self._waiting: list[asyncio.Future[None]] = []
-
-    async def append(self, round_: int | None, event: RunEvent) -> None:
-        """See `Journal.append`."""
-        self._entries.append(Entry(len(self._entries) + 1, round_, event))
-        self._ended = isinstance(event, RunEnd)
-        waiting, self._waiting = self._waiting, []
-        for reader in waiting:
-            if not reader.done():
-                reader.set_result(None)
-
-    async def follow(self, after: int = 0) -> AsyncGenerator[Sequence[Entry], None]:
-        """See `Journal.follow`."""
-        while True:
-            if batch := self._entries[after:]:
-                after += len(batch)
-                yield batch
-            elif self._ended:
-                return
-            else:
-                more: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._waiting.append(more)
-                await more
+        Raises:
+            EventsGone: while iterating: the next entry was dropped before this reader came to it.
+        """

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
+import secrets
+import time
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias
 
 from app.chat import (
     ChatEvents,
@@ -22,8 +26,8 @@ from app.chat import (
 from app.chat.events import Delta
 from app.runs.containment import contained
 from app.runs.fold import Fold
+from app.runs.in_memory import InMemoryJournal
 from app.runs.journal import (
-    InMemoryJournal,
     Journal,
     RunCancelled,
     RunCompleted,
@@ -32,8 +36,19 @@ from app.runs.journal import (
     RunFailed,
     RunStarted,
 )
+from app.runs.readers import Readers
 
 logger = logging.getLogger(__name__)
+
+OnDisconnect: TypeAlias = Literal["cancel", "continue"]
+"""What becomes of a run whose last reader has left."""
+
+RunStatus: TypeAlias = Literal["queued", "running", "completed", "cancelled", "failed"]
+
+
+def new_run_id() -> str:
+    """An id that no other run has, and that is larger than those that were made before it."""
+    return f"run_{time.time_ns() // 1000:014x}{secrets.token_hex(9)}"
 
 
 class Run:
@@ -43,7 +58,11 @@ class Run:
         events: the chain's events; the run iterates and closes them.
         journal: where they are written.
         conversation_id: the conversation it is a turn of.
+        turn: waited for before the chain is begun; None = it begins at once.
         deadline: seconds after which it ends with what was done, finish reason `deadline`; None = it has none.
+        on_disconnect: whether it is cancelled when its last reader has left.
+        grace: seconds in which a reader may come back before it is.
+        request_id: the request that it was begun by, as the log has it.
     """
 
     def __init__(
@@ -52,18 +71,30 @@ class Run:
         *,
         journal: Journal | None = None,
         conversation_id: str | None = None,
+        turn: Callable[[], Awaitable[object]] | None = None,
         deadline: float | None = None,
+        on_disconnect: OnDisconnect = "cancel",
+        grace: float = 0.0,
+        request_id: str | None = None,
     ) -> None:
-        self.id = f"run_{uuid.uuid4().hex}"
+        self.id = new_run_id()
         self.journal: Journal = journal or InMemoryJournal()
         self.conversation_id = conversation_id
+        self.request_id = request_id
+        self.created_at = datetime.now(UTC)
+        self.ended_at: datetime | None = None
+        self.readers = Readers(self.cancel if on_disconnect == "cancel" else None, grace)
+        self._turn = turn
         self._fold = Fold()
+        self._answer: RunCompleted | None = None
         self._end: RunEnd | None = None
+        self._over = asyncio.Event()
         self._answering = asyncio.Event()
         self._has_answered = False
         self._is_driving = False
         self._broken_off_for: FinishReason | Exception | None = None
         self._task = asyncio.create_task(self._drive(events), name=self.id)
+        self._task.add_done_callback(lambda _: self._over.set())
         self._alarm: asyncio.TimerHandle | None = None
         if deadline is not None:
             self._alarm = asyncio.get_running_loop().call_later(deadline, self._break_off, FinishReason.DEADLINE)
@@ -72,6 +103,29 @@ class Run:
     def task(self) -> asyncio.Task[None]:
         """Ends when the last entry is written and everything the run held is given back."""
         return self._task
+
+    @property
+    def status(self) -> RunStatus:
+        """How far it is."""
+        match self._end:
+            case RunCompleted():
+                return "completed"
+            case RunCancelled():
+                return "cancelled"
+            case RunFailed():
+                return "failed"
+            case None:
+                return "queued" if self._turn is not None else "running"
+
+    @property
+    def end(self) -> RunEnd | None:
+        """The last entry's event, None while the run is going."""
+        return self._end
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it was told to end; what it held may not be given back yet."""
+        return self._broken_off_for is not None
 
     async def answering(self, timeout: float) -> None:
         """Wait for the model's first event or the run's end, at most `timeout` seconds.
@@ -93,7 +147,7 @@ class Run:
         Raises:
             Exception: what the run failed with.
         """
-        await asyncio.wait([self._task])
+        await self._over.wait()
         match self._end:
             case RunFailed(error):
                 raise error
@@ -105,10 +159,22 @@ class Run:
     def cancel(self, reason: Exception | None = None) -> None:
         """End the run: the model call and the tools are cancelled. Harmless when it has ended.
 
+        A run that has its answer keeps it.
+
         Args:
             reason: what the run then fails with; None = it ends as cancelled.
         """
         self._break_off(FinishReason.CANCELLED if reason is None else reason)
+
+    async def abandon(self, error: Exception) -> None:
+        """Write the end of a run that was told to end and does not come to it.
+
+        Args:
+            error: what it fails with, unless it has its answer.
+        """
+        if self._end is None:
+            await self._close(self._answer or RunFailed(error))
+            self._over.set()
 
     def _break_off(self, reason: FinishReason | Exception) -> None:
         if self._broken_off_for is not None:
@@ -127,26 +193,28 @@ class Run:
         except asyncio.CancelledError:
             if self._broken_off_for is None:
                 raise
-            end = None
+            end = self._answer
         except Exception as error:  # noqa: BLE001 - whatever ends a run is told to its readers
             self._log(error)
             end = RunFailed(error)
         finally:
             self._disarm()
         self._is_driving = False
-        self._end = end or await self._broken_off()
-        self._fold.round = None
-        await self._write(self._end)
-        self._answering.set()
+        if self._end is None:
+            await self._close(end or await self._broken_off())
 
     async def _follow(self, events: ChatEvents) -> RunEnd | None:
         if self._broken_off_for is not None:
             return None
+        if self._turn is not None:
+            await self._turn()
+            self._turn = None
         async for event in events:
             if isinstance(event, Completed):
                 self._disarm()  # the answer is there: closing what gave it is not to take it back
+                self._answer = RunCompleted(event.response)
                 await self._close_round(event.response)
-                return RunCompleted(event.response)
+                return self._answer
             await self._take(event)
         raise RuntimeError("the chain ended without Completed")
 
@@ -179,7 +247,17 @@ class Run:
             await self._take(closing)
         return RunCompleted(self._fold.response(reason))
 
+    async def _close(self, end: RunEnd) -> None:
+        self._end = end
+        self.ended_at = datetime.now(UTC)
+        self.readers.close()
+        await self._write(end)
+        self._fold = Fold()  # what it held is in the end, or not wanted any more
+        self._answering.set()
+
     async def _write(self, event: RunEvent) -> None:
+        if self._end is not None and event is not self._end:
+            return  # it was abandoned, and what it held came to its end after all
         await self.journal.append(self._fold.round, event)
 
     def _log(self, error: Exception) -> None:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeAlias
 
 from app.chat import ChatResponse, Round, RoundCompleted, ToolCall, ToolRun, Usage
+from app.runs import Run, RunCancelled, RunCompleted, RunFailed
+from app.web.errors import problem_of
+
+Answer: TypeAlias = Callable[[ChatResponse], dict[str, Any]]
+"""Makes the answer document of a run."""
 
 
 def answer_document(response: ChatResponse, *, run_id: str, conversation_id: str | None, model: str) -> dict[str, Any]:
@@ -32,6 +39,33 @@ def answer_document(response: ChatResponse, *, run_id: str, conversation_id: str
     }
 
 
+def run_summary(run: Run) -> dict[str, Any]:
+    """What a list says of a run."""
+    return {
+        "id": run.id,
+        "status": run.status,
+        "conversation_id": run.conversation_id,
+        "created_at": _time(run.created_at),
+        "ended_at": _time(run.ended_at) if run.ended_at else None,
+    }
+
+
+def run_document(run: Run, answer: Answer) -> dict[str, Any]:
+    """How far a run is, with its answer or its problem when it has ended.
+
+    Args:
+        run: the run.
+        answer: makes its answer document.
+    """
+    outcome: dict[str, Any] = {"answer": None, "problem": None}
+    match run.end:
+        case RunCompleted(response) | RunCancelled(response):
+            outcome["answer"] = answer(response)
+        case RunFailed(error):
+            outcome["problem"] = problem_of(error, run.request_id).document()
+    return run_summary(run) | outcome
+
+
 def round_document(one: Round | RoundCompleted) -> dict[str, Any]:
     """How a model call ended, with the target that served it where that has a name."""
     target = {} if one.target is None else {"target": one.target}
@@ -47,6 +81,10 @@ def usage_document(usage: Usage) -> dict[str, int | None]:
         "cached_tokens": usage.cached_tokens,
         "reasoning_tokens": usage.reasoning_tokens,
     }
+
+
+def _time(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def milliseconds(ms: float) -> float:

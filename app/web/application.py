@@ -12,6 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from app.web import openapi
 from app.web.errors import HANDLERS, Unexpected
+from app.web.parameters import REPLAYED
 from app.web.request_ids import HEADER, RequestIds
 from app.web.routes import router
 
@@ -49,7 +50,7 @@ def _middleware(cors_origins: Sequence[str]) -> list[Middleware]:
         allow_origins=list(cors_origins),
         allow_methods=["GET", "POST"],
         allow_headers=["*"],
-        expose_headers=["Location", HEADER, "Retry-After"],
+        expose_headers=["Location", HEADER, "Retry-After", REPLAYED],
         max_age=600,
     )
     return [Middleware(RequestIds), *([cors] if cors_origins else []), Middleware(Unexpected)]

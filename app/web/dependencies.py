@@ -10,7 +10,7 @@ from fastapi import Depends, Request
 from pydantic import BaseModel
 
 from app.client import ChatClient
-from app.runs import Runs
+from app.runs import Run, Runs
 from app.tooling import ToolCallingManager
 from app.web.body import read_json, validated
 from app.web.schemas import ChatBody, ToolCallsBody
@@ -63,6 +63,14 @@ async def _principal() -> str:
 
 
 Principal: TypeAlias = Annotated[str, Depends(_principal)]
+
+
+async def _run(request: Request, gateway: CurrentGateway) -> Run:
+    return await gateway.runs.get(request.path_params["run_id"])
+
+
+NamedRun: TypeAlias = Annotated[Run, Depends(_run)]
+"""The run that the address names. RunNotFound, RunGone: there is none."""
 
 
 def _body(schema: type[T]) -> Callable[[Request, Gateway], Awaitable[T]]:

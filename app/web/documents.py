@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field
 
 from app.chat import BreakerState, FinishReason
+from app.runs import RunStatus
 from app.web.schemas import CallExtra, MessageForm
 
 
@@ -88,6 +89,23 @@ class AnswerDocument(Document):
     rounds: list[RoundDocument]
 
 
+class RunSummaryDocument(Document):
+    """A run in a list."""
+
+    id: str
+    status: Annotated[RunStatus, Field(description="`queued`: it waits for an earlier run of its conversation.")]
+    conversation_id: str | None
+    created_at: str
+    ended_at: Annotated[str | None, Field(description="null while it is going.")]
+
+
+class RunsDocument(Document):
+    """One page of the runs that are kept, the newest first."""
+
+    runs: list[RunSummaryDocument]
+    next: Annotated[str | None, Field(description="What to send as `before` for the next page; null on the last.")]
+
+
 class FieldErrorDocument(Document):
     """One thing in a body that does not fit."""
 
@@ -107,6 +125,13 @@ class ProblemDocument(Document):
     code: Annotated[str, Field(description="The model server's own error code.")] = ""
     upstream_status: Annotated[int, Field(description="The HTTP status of the model server.")] = 0
     retry_after: Annotated[int, Field(description="Seconds, as in the header `Retry-After`.")] = 0
+
+
+class RunDocument(RunSummaryDocument):
+    """A run, with how it ended."""
+
+    answer: Annotated[AnswerDocument | None, Field(description="Of a run that is completed or cancelled.")]
+    problem: Annotated[ProblemDocument | None, Field(description="Of a run that has failed.")]
 
 
 class ToolDocument(Document):
@@ -160,116 +185,3 @@ class ReadyDocument(Document):
     targets: Annotated[list[TargetDocument], Field(description="Absent where no model server is configured.")] = []
     demo: Annotated[bool, Field(description="Whether the built-in demo model answers, not a model server.")]
     note: Annotated[str, Field(description="Demo only: how to configure a model.")] = ""
-
-
-RoundSoFar: TypeAlias = Annotated[int, Field(description="Absent where no round had begun.")]
-
-
-class _Event(Document):
-    run_id: str
-
-
-class _RoundEvent(_Event):
-    round: int
-
-
-class _CallEvent(_RoundEvent):
-    call_id: str
-    name: str
-
-
-class RunStartedData(_Event):
-    """Data of `run.started`."""
-
-
-class RoundStartedData(_RoundEvent):
-    """Data of `round.started`: a model call begins."""
-
-
-class TextData(_Event):
-    """Data of `text.delta` and `reasoning.delta`."""
-
-    round: RoundSoFar = 0
-    text: str
-
-
-class ToolCallStartedData(_CallEvent):
-    """Data of `tool_call.started`: the model begins to write a call."""
-
-
-class ToolCallArgumentsData(_CallEvent):
-    """Data of `tool_call.arguments`: a piece of the JSON text."""
-
-    text: str
-
-
-class ToolCallReadyData(_CallEvent):
-    """Data of `tool_call.ready`: the call is written to its end."""
-
-    arguments: str
-
-
-class ToolCallProgressData(_CallEvent):
-    """Data of `tool_call.progress`: what a running tool reports."""
-
-    message: str | None
-    current: float | None
-    total: float | None
-    data: JsonValue
-
-
-class ToolCallResultData(_CallEvent):
-    """Data of `tool_call.result`."""
-
-    result: str
-    ms: float
-
-
-class ToolCallErrorData(_CallEvent):
-    """Data of `tool_call.error`."""
-
-    error: str
-    ms: float
-
-
-class RoundCompletedData(_RoundEvent):
-    """Data of `round.completed`: a model call and its tools have ended."""
-
-    finish_reason: FinishReason
-    usage: UsageDocument
-    target: TargetName = ""
-
-
-class RunAnswerData(AnswerDocument):
-    """Data of `run.completed` and `run.cancelled`: the answer."""
-
-    run_id: str
-    round: RoundSoFar = 0
-
-
-class RunFailedData(ProblemDocument):
-    """Data of `run.failed`: the problem document."""
-
-    run_id: str
-    round: RoundSoFar = 0
-
-
-EventData: TypeAlias = type[_Event] | type[RunAnswerData] | type[RunFailedData]
-
-EVENTS: dict[str, EventData] = {
-    "run.started": RunStartedData,
-    "round.started": RoundStartedData,
-    "text.delta": TextData,
-    "reasoning.delta": TextData,
-    "tool_call.started": ToolCallStartedData,
-    "tool_call.arguments": ToolCallArgumentsData,
-    "tool_call.ready": ToolCallReadyData,
-    "tool_call.progress": ToolCallProgressData,
-    "tool_call.result": ToolCallResultData,
-    "tool_call.error": ToolCallErrorData,
-    "round.completed": RoundCompletedData,
-    "run.completed": RunAnswerData,
-    "run.cancelled": RunAnswerData,
-    "run.failed": RunFailedData,
-}
-"""The data of every event of a stream."""

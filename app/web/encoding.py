@@ -31,9 +31,9 @@ def encode(value: Any) -> bytes:
     return text
 
 
-def json_response(document: Any) -> Response:
+def json_response(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A document that was made here, as an HTTP response."""
-    return Response(encode(document), media_type="application/json")
+    return Response(encode(document), status, headers=headers, media_type="application/json")
 
 
 def _to_json(value: Any) -> bytes:

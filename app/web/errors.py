@@ -36,9 +36,19 @@ from app.chat import (
     QuotaExceeded,
     ToolError,
 )
-from app.runs import ConversationBusy, GatewayFull, RunRefused, ShuttingDown
+from app.runs import (
+    ConversationBusy,
+    EventsGone,
+    GatewayFull,
+    IdempotencyKeyReused,
+    RunGone,
+    RunNotFound,
+    RunRefused,
+    ShuttingDown,
+)
 from app.web.body import BodyInvalid, BodyNotJson, BodyTooLarge, BodyUnlabelled
 from app.web.encoding import encode
+from app.web.parameters import ParameterInvalid
 from app.web.request_ids import current_request_id
 
 logger = logging.getLogger(__name__)
@@ -75,6 +85,11 @@ KINDS: Mapping[type[Exception], Kind] = MappingProxyType(
         BodyUnlabelled: Kind("body-unlabelled", 415, "The body is not labelled as JSON"),
         BodyTooLarge: Kind("body-too-large", 413, "The body is too large"),
         BodyInvalid: Kind("body-invalid", 422, "The body is not what is taken here"),
+        ParameterInvalid: Kind("parameter-invalid", 422, "A header or a parameter is not what is taken here"),
+        IdempotencyKeyReused: Kind("idempotency-key-reused", 422, "The idempotency key was used for another request"),
+        RunNotFound: Kind("run-not-found", 404, "There is no such run"),
+        RunGone: Kind("run-gone", 410, "The run is no longer kept"),
+        EventsGone: Kind("events-gone", 410, "The events are no longer kept"),
         ConversationBusy: Kind("conversation-busy", 409, "The conversation has a run that is still going"),
         GatewayFull: Kind("gateway-full", 503, "The gateway has no room for another run"),
         ShuttingDown: Kind("shutting-down", 503, "The gateway is shutting down"),
@@ -102,40 +117,47 @@ KINDS: Mapping[type[Exception], Kind] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem document and the headers that go with it."""
+    """A problem document and the headers that go with it. `request_id=None` stands for the request being answered."""
 
     kind: Kind
     detail: str
     members: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
+    request_id: str | None = None
 
     def document(self) -> dict[str, Any]:
-        """The document, with the id of the request being answered."""
+        """The document, with the id of the request that the log has it under."""
         return {
             "type": TYPE_PREFIX + self.kind.name,
             "title": self.kind.title,
             "status": self.kind.status,
             "detail": self.detail,
-            "request_id": current_request_id(),
+            "request_id": self.request_id or current_request_id(),
             **self.members,
         }
 
-    def response(self) -> Response:
-        """The document as an HTTP response."""
-        return Response(encode(self.document()), self.kind.status, headers=dict(self.headers), media_type=MEDIA_TYPE)
+    def response(self, headers: Mapping[str, str] | None = None) -> Response:
+        """The document as an HTTP response, with these headers beside its own."""
+        given = {**self.headers, **(headers or {})}
+        return Response(encode(self.document()), self.kind.status, headers=given, media_type=MEDIA_TYPE)
 
 
-def problem_of(error: Exception) -> Problem:
-    """What a caller is told of an error. Of a fault of the gateway's own that is nothing but the request's id."""
+def problem_of(error: Exception, request_id: str | None = None) -> Problem:
+    """What a caller is told of an error. Of a fault of the gateway's own that is nothing but the request's id.
+
+    Args:
+        error: what was raised.
+        request_id: the request whose work failed; None = the one being answered.
+    """
     kind = next((KINDS[base] for base in type(error).__mro__ if base in KINDS), None)
     if kind is None:
-        return Problem(INTERNAL, _IN_THE_LOG)
+        return Problem(INTERNAL, _IN_THE_LOG, request_id=request_id)
     members = _members(error)
     if kind.status in _RETRIED or (isinstance(error, ModelError) and error.retry_after is not None):
         members["retry_after"] = _seconds(error)
     headers = {"Retry-After": str(members["retry_after"])} if "retry_after" in members else {}
     detail = _IN_THE_LOG if isinstance(error, ConfigurationError) else str(error)  # it may name files and modules
-    return Problem(kind, detail, members, headers)
+    return Problem(kind, detail, members, headers, request_id)
 
 
 def _members(error: Exception) -> dict[str, Any]:

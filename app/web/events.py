@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 from app.chat import (
-    ChatResponse,
     ReasoningDelta,
     RoundCompleted,
     RoundStarted,
@@ -19,12 +18,9 @@ from app.chat import (
     ToolCallStarted,
     ToolCallSucceeded,
 )
-from app.runs import Entry, RunCancelled, RunCompleted, RunFailed, RunStarted
-from app.web.answers import milliseconds, round_document
+from app.runs import Entry, EventsGone, Run, RunCancelled, RunCompleted, RunFailed, RunStarted
+from app.web.answers import Answer, milliseconds, round_document
 from app.web.errors import problem_of
-
-Answer: TypeAlias = Callable[[ChatResponse], dict[str, Any]]
-"""Makes the answer document of the run."""
 
 
 def _text(event: TextDelta | ReasoningDelta) -> dict[str, Any]:
@@ -84,31 +80,37 @@ _WIRE: Mapping[type, tuple[str, Callable[[Any], dict[str, Any]]]] = MappingProxy
 
 
 class Projection:
-    """Turns entries of one run's journal, read in order, into wire events.
+    """Turns entries of one run's journal into wire events. Each is the same whoever reads it, and whenever.
 
     Args:
-        run_id: stands in the data of every event.
+        run: stands in the data of every event.
         answer: makes the answer document of the run's end.
     """
 
-    def __init__(self, run_id: str, answer: Answer) -> None:
-        self._run_id = run_id
+    def __init__(self, run: Run, answer: Answer) -> None:
+        self._run_id = run.id
+        self._request_id = run.request_id
         self._answer = answer
-        self._round: int | None = None
 
     def __call__(self, entry: Entry) -> tuple[str, dict[str, Any]]:
         """The name and the data of an entry's event. From the first round on the data says the round."""
-        self._round = entry.round or self._round
         place: dict[str, Any] = {"run_id": self._run_id}
-        if self._round is not None:
-            place["round"] = self._round
+        if entry.round is not None:
+            place["round"] = entry.round
         match entry.event:
             case RunCompleted(response):
                 return "run.completed", self._answer(response) | place
             case RunCancelled(response):
                 return "run.cancelled", self._answer(response) | place
             case RunFailed(error):
-                return "run.failed", problem_of(error).document() | place
+                return "run.failed", self._problem(error) | place
             case event:
                 name, data = _WIRE[type(event)]
                 return name, place | data(event)
+
+    def cut_off(self, error: EventsGone) -> tuple[str, dict[str, Any]]:
+        """The name and the data of the event that ends a stream before the run's end, and is none of the run's."""
+        return "stream.cut_off", self._problem(error) | {"run_id": self._run_id}
+
+    def _problem(self, error: Exception) -> dict[str, Any]:
+        return problem_of(error, self._request_id).document()

@@ -15,7 +15,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
 from pydantic_core import core_schema
 
-from app.web import documents, schemas
+from app.web import documents, event_documents, schemas
+from app.web import parameters as outside
 from app.web.errors import MEDIA_TYPE
 from app.web.request_ids import HEADER
 from app.web.sse import MEDIA_TYPE as EVENT_STREAM
@@ -29,12 +30,14 @@ RUN_ERRORS = (*BODY_ERRORS, 409, 429, 502, 503, 504)
 _REF = "#/components/schemas/{model}"
 _SENT = (
     documents.AnswerDocument,
+    documents.RunDocument,
+    documents.RunsDocument,
     documents.ProblemDocument,
     documents.ToolsDocument,
     documents.ToolCallsDocument,
     documents.AliveDocument,
     documents.ReadyDocument,
-    *dict.fromkeys(documents.EVENTS.values()),
+    *dict.fromkeys(event_documents.EVENTS.values()),
 )
 _TAKEN = (schemas.ChatBody, schemas.ToolCallsBody)
 
@@ -53,14 +56,14 @@ def takes(body: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": _ref(body)}}}}
 
 
-def answers(document: type[BaseModel], *errors: int) -> Responses:
+def answers(document: type[BaseModel], *errors: int, status: int = 200) -> Responses:
     """`responses` of a route that gives this document or one of these errors; 500 is added."""
-    return {200: _response("The answer", "application/json", _ref(document)), **_problems(errors)}
+    return {status: _response("The answer", "application/json", _ref(document)), **_problems(errors)}
 
 
 def streams(*errors: int) -> Responses:
     """`responses` of a route that gives a stream of events or one of these errors; 500 is added."""
-    event = {"oneOf": [_event(name, data) for name, data in documents.EVENTS.items()]}
+    event = {"oneOf": [_event(name, data) for name, data in event_documents.EVENTS.items()]}
     # OpenAPI 3.1 has no words for streams; that the schema is each event's is what its tools have settled on.
     events = _response("Server-sent events, the run's end last", EVENT_STREAM, event)
     events["headers"] |= {
@@ -68,6 +71,53 @@ def streams(*errors: int) -> Responses:
         "X-Accel-Buffering": {"schema": {"const": "no"}},
     }
     return {200: events, **_problems(errors)}
+
+
+def accepts(document: type[BaseModel]) -> Responses:
+    """`responses` of a route that can also answer before the work is done."""
+    accepted = _response("It is being done; `Location` says where to look", "application/json", _ref(document))
+    accepted["headers"]["Location"] = {"schema": {"type": "string"}}
+    return {202: accepted}
+
+
+def nothing(description: str) -> Responses:
+    """`responses` of a route that can also have nothing to say."""
+    return {204: {"description": description, "headers": {HEADER: _REQUEST_ID}}}
+
+
+def parameters(*given: dict[str, Any]) -> dict[str, Any]:
+    """`openapi_extra` of a route that reads these headers or query parameters by itself."""
+    return {"parameters": list(given)}
+
+
+def _parameter(place: str, name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"in": place, "name": name, "required": False, "description": description, "schema": schema}
+
+
+RUN_ID = {"in": "path", "name": "run_id", "required": True, "schema": {"type": "string"}}
+IDEMPOTENCY_KEY = _parameter(
+    "header",
+    outside.IDEMPOTENCY_KEY,
+    "Names the request: sent again with the same body it joins the run that it began. A text such as a UUID.",
+    {"type": "string", "pattern": r"^[\x21-\x7e]{1,255}$"},
+)
+LAST_EVENT_ID = _parameter(
+    "header",
+    outside.LAST_EVENT_ID,
+    "The number of the last event that the reader has; before `after`.",
+    {"type": "string", "pattern": "^[0-9]{1,18}$"},
+)
+AFTER = _parameter(
+    "query", "after", "The number of the last event that the reader has.", {"type": "integer", "minimum": 0}
+)
+LIMIT = _parameter(
+    "query",
+    "limit",
+    "How many runs a page may have.",
+    {"type": "integer", "minimum": 1, "maximum": outside.LARGEST_PAGE, "default": outside.DEFAULT_PAGE},
+)
+BEFORE = _parameter("query", "before", "The `next` of the page before.", {"type": "string"})
+CONVERSATION = _parameter("query", "conversation_id", "Only runs of this conversation.", {"type": "string"})
 
 
 def describe(app: FastAPI) -> Callable[[], dict[str, Any]]:

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
+from app.runs import OnDisconnect, WhenBusy
+
 _CONVERSATION_ID = r"^[^\s\u0000-\u001f\u007f-\u009f][^\u0000-\u001f\u007f-\u009f]*$"
 MAX_SEED = 2**63 - 1
 
@@ -229,6 +231,17 @@ class ChatBody(Body):
     ] = None
     tool_calling: Annotated[
         bool | None, Field(description="false = the caller runs the calls; null = as the gateway is configured.")
+    ] = None
+    when_busy: Annotated[
+        WhenBusy | None,
+        Field(description="What to do while the conversation has a run that is still going; null = `reject`."),
+    ] = None
+    on_disconnect: Annotated[
+        OnDisconnect | None,
+        Field(description="What becomes of the run when nobody reads it any more; null = `cancel`."),
+    ] = None
+    background: Annotated[
+        bool | None, Field(description="`/chat` only: answer at once, and let the run go on without a reader.")
     ] = None
 
 

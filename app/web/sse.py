@@ -18,9 +18,10 @@ import anyio
 from sse_starlette import EventSourceResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from app.runs import Entry, Run, RunFailed
+from app.runs import Entry, EventsGone, Reader, Run, RunFailed
+from app.web.answers import Answer
 from app.web.encoding import encode
-from app.web.events import Answer, Projection
+from app.web.events import Projection
 
 logger = logging.getLogger(__name__)
 
@@ -37,34 +38,51 @@ _FAREWELL = 5.0
 """Seconds a stream has to send its last event after the gateway's runs were ended."""
 
 
-def frame(seq: int, name: str, data: Mapping[str, Any]) -> bytes:
-    """One event."""
-    return b"id: %d\nevent: %b\ndata: %b\n\n" % (seq, name.encode(), encode(data))
+def frame(name: str, data: Mapping[str, Any], seq: int | None = None) -> bytes:
+    """One event. Without a number it is none of the run's, and a reader's place stays where it is."""
+    number = b"" if seq is None else b"id: %d\n" % seq
+    return b"%bevent: %b\ndata: %b\n\n" % (number, name.encode(), encode(data))
 
 
-async def frames(run: Run, answer: Answer) -> AsyncGenerator[bytes, None]:
-    """The run's events from its first to its last, all that are ready in one piece."""
-    project = Projection(run.id, answer)
-    async with aclosing(run.journal.follow()) as batches:
-        async for batch in batches:
-            pieces: list[bytes] = []
-            try:
-                for entry in batch:
-                    pieces.append(frame(entry.seq, *project(entry)))  # noqa: PERF401 - those before a bad one count
-            except Exception as error:
-                logger.exception("an event of %s cannot be sent", run.id)
-                unsent = batch[len(pieces)].seq
-                yield b"".join([*pieces, frame(unsent, *project(Entry(unsent, None, RunFailed(error))))])
-                return
-            yield b"".join(pieces)
+async def frames(run: Run, answer: Answer, after: int = 0) -> AsyncGenerator[bytes, None]:
+    """The run's events with a number above `after`, to its last; all that are ready in one piece."""
+    project = Projection(run, answer)
+    async with aclosing(run.journal.follow(after)) as batches:
+        try:
+            async for batch in batches:
+                pieces: list[bytes] = []
+                try:
+                    for entry in batch:
+                        pieces.append(frame(*project(entry), entry.seq))  # noqa: PERF401 - those before a bad one count
+                except Exception as error:
+                    logger.exception("an event of %s cannot be sent", run.id)
+                    unsent = batch[len(pieces)]
+                    failed = project(Entry(unsent.seq, unsent.round, RunFailed(error)))
+                    yield b"".join([*pieces, frame(*failed, unsent.seq)])
+                    return
+                yield b"".join(pieces)
+        except EventsGone as error:
+            yield frame(*project.cut_off(error))
+
+
+async def _with_retry(milliseconds: int | None, events: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    if milliseconds is not None:
+        yield b"retry: %d\n" % milliseconds  # no blank line: it is the first line of the first event
+    async with aclosing(events):
+        async for piece in events:
+            yield piece
 
 
 class RunStream(EventSourceResponse):
-    """Follows a run and ends it when the client goes away.
+    """Follows a run as one of its readers.
 
     Args:
-        run: the run; cancelled when the response ends, which is harmless after the run's own end.
+        run: the run.
+        reader: leaves when the response ends.
         answer: makes the answer document of the run's end.
+        after: the number of the last event that the client has.
+        headers: further headers of the response.
+        retry: milliseconds after which a browser comes back when the line is cut; None = as it likes.
         heartbeat: seconds without a write after which a comment is sent; None = never.
         drain: ends the gateway's runs in good order; called when the server is told to stop.
         drain_time: seconds `drain` may take.
@@ -73,19 +91,24 @@ class RunStream(EventSourceResponse):
     def __init__(
         self,
         run: Run,
+        reader: Reader,
         answer: Answer,
         *,
+        after: int = 0,
+        headers: Mapping[str, str] | None = None,
+        retry: int | None = None,
         heartbeat: float | None,
         drain: Callable[[], Awaitable[None]],
         drain_time: float,
     ) -> None:
         self._run = run
+        self._reader = reader
         self._heartbeat = heartbeat
         self._drain = drain
         self._stopping = anyio.Event()
         super().__init__(
-            frames(run, answer),
-            headers={"Cache-Control": "no-cache"},
+            _with_retry(retry, frames(run, answer, after)),
+            headers={"Cache-Control": "no-cache", **(headers or {})},
             ping=0,
             sep="\n",
             data_sender_callable=self._beside,
@@ -101,7 +124,7 @@ class RunStream(EventSourceResponse):
         except OSError as error:
             logger.info("the client of %s is lost: %s", self._run.id, error)
         finally:
-            self._run.cancel()
+            self._reader.leave()
 
     async def _beside(self) -> None:
         """What goes on beside the events; ended with them."""

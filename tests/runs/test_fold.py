@@ -67,7 +67,7 @@ def comparable(answer: ChatResponse) -> tuple[Any, ...]:
 def test_the_folded_stream_is_the_blocking_answer(rounds: list[Reply], last: Reply) -> None:
     async def answer(*, stream: bool) -> tuple[ChatResponse, list[RunEvent]]:
         model = ScriptedModel(*rounds, last, usage=Usage(1, 2, 3))
-        run = Runs(ChatClient(model, tools=[echo()])).start(request_of(stream=stream))
+        run = await Runs(ChatClient(model, tools=[echo()])).start(request_of(stream=stream))
         return await run.result(), await events(run)
 
     async def both() -> tuple[tuple[ChatResponse, list[RunEvent]], ...]:

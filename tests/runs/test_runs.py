@@ -42,6 +42,7 @@ from app.runs import (
     RunCancelled,
     RunCompleted,
     RunFailed,
+    RunLimits,
     Runs,
     RunStarted,
     ShuttingDown,
@@ -67,7 +68,7 @@ def add(a: int, b: int) -> int:
 @both_modes
 async def test_a_run_is_its_numbered_events(*, stream: bool) -> None:
     model = ScriptedModel(tool_calls(("add", {"a": 2, "b": 3})), "Five", usage=Usage(1, 1, 2))
-    run = Runs(ChatClient(model, tools=[add])).start(request_of(stream=stream))
+    run = await Runs(ChatClient(model, tools=[add])).start(request_of(stream=stream))
 
     written = await entries(run)
 
@@ -80,13 +81,13 @@ async def test_a_run_is_its_numbered_events(*, stream: bool) -> None:
         (1, RoundCompleted),
         (2, RoundStarted),
         (2, RoundCompleted),
-        (None, RunCompleted),
+        (2, RunCompleted),
     ]
 
 
 @both_modes
 async def test_the_answer_is_the_one_in_the_last_event(*, stream: bool) -> None:
-    run = Runs(ChatClient(ScriptedModel("Hi"))).start(request_of(stream=stream))
+    run = await Runs(ChatClient(ScriptedModel("Hi"))).start(request_of(stream=stream))
 
     answer = await run.result()
 
@@ -101,7 +102,7 @@ async def test_an_advisor_that_answers_by_itself_makes_no_round(*, stream: bool)
             yield TextDelta("No.")
             yield Completed(ChatResponse(AssistantMessage("No.")))
 
-    run = Runs(ChatClient(ScriptedModel(), advisors=[Canned(1)])).start(request_of(stream=stream))
+    run = await Runs(ChatClient(ScriptedModel(), advisors=[Canned(1)])).start(request_of(stream=stream))
 
     assert [type(event) for event in await events(run)] == [RunStarted, TextDelta, RunCompleted]
 
@@ -109,7 +110,7 @@ async def test_an_advisor_that_answers_by_itself_makes_no_round(*, stream: bool)
 @pytest.mark.fault("S01", "U19")
 @both_modes
 async def test_a_run_that_breaks_ends_with_its_error(*, stream: bool) -> None:
-    run = Runs(ChatClient(ScriptedModel(Cut("half", ModelProtocolError("cut"))))).start(request_of(stream=stream))
+    run = await Runs(ChatClient(ScriptedModel(Cut("half", ModelProtocolError("cut"))))).start(request_of(stream=stream))
 
     with pytest.raises(ModelProtocolError):
         await run.result()
@@ -121,7 +122,7 @@ async def test_a_run_that_breaks_ends_with_its_error(*, stream: bool) -> None:
 
 @both_modes
 async def test_a_chain_that_ends_without_an_answer_is_a_failure(*, stream: bool) -> None:
-    run = Runs(ChatClient(ScriptedModel("Hi"), advisors=[Silent(1)])).start(request_of(stream=stream))
+    run = await Runs(ChatClient(ScriptedModel("Hi"), advisors=[Silent(1)])).start(request_of(stream=stream))
 
     with pytest.raises(RuntimeError, match="without Completed"):
         await run.result()
@@ -139,7 +140,7 @@ async def test_a_tool_that_raises_an_order_to_end_more_ends_its_own_run_only(
 ) -> None:
     model = ScriptedModel(tool_calls(("leave", {})), "Hi")
     runs = Runs(ChatClient(model, tools=[failing("leave", kind())]))
-    broken = runs.start(request_of(stream=stream, conversation_id="c"))
+    broken = await runs.start(request_of(stream=stream, conversation_id="c"))
 
     last = (await events(broken))[-1]
 
@@ -147,7 +148,7 @@ async def test_a_tool_that_raises_an_order_to_end_more_ends_its_own_run_only(
     assert isinstance(last.error, Escaped)
     assert isinstance(last.error.__cause__, kind)
     await asyncio.wait([broken.task])
-    assert (await runs.start(request_of(stream=False, conversation_id="c")).result()).content == "Hi"
+    assert (await (await runs.start(request_of(stream=False, conversation_id="c"))).result()).content == "Hi"
 
 
 async def test_a_failure_is_logged_once_with_its_run_and_a_fault_of_ours_with_its_place(
@@ -155,7 +156,7 @@ async def test_a_failure_is_logged_once_with_its_run_and_a_fault_of_ours_with_it
 ) -> None:
     runs = Runs(ChatClient(ScriptedModel(ModelUnavailable("connection refused"), KeyError("bug"))))
     for _ in range(2):
-        await asyncio.wait([runs.start(request_of(stream=False)).task])
+        await asyncio.wait([(await runs.start(request_of(stream=False))).task])
 
     expected, ours = caplog.records
     assert (expected.levelno, expected.exc_info) == (logging.WARNING, None)
@@ -168,7 +169,7 @@ async def test_a_failure_is_logged_once_with_its_run_and_a_fault_of_ours_with_it
 
 
 async def test_answering_returns_with_the_models_first_event() -> None:
-    run = Runs(ChatClient(ScriptedModel("Hi"))).start(request_of(stream=True))
+    run = await Runs(ChatClient(ScriptedModel("Hi"))).start(request_of(stream=True))
 
     await run.answering(timeout=10)
 
@@ -177,7 +178,7 @@ async def test_answering_returns_with_the_models_first_event() -> None:
 
 async def test_answering_gives_up_when_its_time_is_over() -> None:
     reply = Hesitant()
-    run = Runs(ChatClient(ScriptedModel(reply))).start(request_of(stream=True))
+    run = await Runs(ChatClient(ScriptedModel(reply))).start(request_of(stream=True))
     await reply.asked.wait()
 
     await run.answering(timeout=0)
@@ -188,14 +189,14 @@ async def test_answering_gives_up_when_its_time_is_over() -> None:
 
 
 async def test_answering_raises_what_happened_before_the_models_first_event() -> None:
-    run = Runs(ChatClient(ScriptedModel(ModelUnavailable("down")))).start(request_of(stream=True))
+    run = await Runs(ChatClient(ScriptedModel(ModelUnavailable("down")))).start(request_of(stream=True))
 
     with pytest.raises(ModelUnavailable):
         await run.answering(timeout=10)
 
 
 async def test_answering_does_not_raise_what_happens_after_the_models_first_event() -> None:
-    run = Runs(ChatClient(ScriptedModel(Cut("half", ModelUnavailable("down"))))).start(request_of(stream=True))
+    run = await Runs(ChatClient(ScriptedModel(Cut("half", ModelUnavailable("down"))))).start(request_of(stream=True))
     await asyncio.wait([run.task])
 
     await run.answering(timeout=10)
@@ -208,7 +209,7 @@ async def test_answering_does_not_raise_what_happens_after_the_models_first_even
 async def test_cancelling_stops_the_model_call_and_keeps_what_was_done(*, stream: bool) -> None:
     reply = Hesitant()
     model = ScriptedModel(tool_calls(("add", {"a": 2, "b": 3})), reply, usage=Usage(1, 1, 2))
-    run = Runs(ChatClient(model, tools=[add])).start(request_of(stream=stream))
+    run = await Runs(ChatClient(model, tools=[add])).start(request_of(stream=stream))
     await reply.asked.wait()
 
     run.cancel()
@@ -236,7 +237,9 @@ async def test_cancelling_stops_the_tools(*, stream: bool) -> None:
             stopped.set()
         return "never"
 
-    run = Runs(ChatClient(ScriptedModel(tool_calls(("endless", {}))), tools=[endless])).start(request_of(stream=stream))
+    run = await Runs(ChatClient(ScriptedModel(tool_calls(("endless", {}))), tools=[endless])).start(
+        request_of(stream=stream)
+    )
     await running.wait()
     run.cancel()
 
@@ -246,7 +249,7 @@ async def test_cancelling_stops_the_tools(*, stream: bool) -> None:
 
 async def test_a_run_cancelled_before_it_began_asks_nobody() -> None:
     model = ScriptedModel("Hi")
-    run = Runs(ChatClient(model)).start(request_of(stream=False))
+    run = await Runs(ChatClient(model)).start(request_of(stream=False))
 
     run.cancel()
 
@@ -255,7 +258,7 @@ async def test_a_run_cancelled_before_it_began_asks_nobody() -> None:
 
 
 async def test_cancelling_a_run_that_has_ended_changes_nothing() -> None:
-    run = Runs(ChatClient(ScriptedModel("Hi"))).start(request_of(stream=False))
+    run = await Runs(ChatClient(ScriptedModel("Hi"))).start(request_of(stream=False))
     await run.result()
 
     run.cancel()
@@ -269,7 +272,7 @@ async def test_nothing_of_a_cancelled_turn_is_remembered(*, stream: bool) -> Non
     reply, memory = Hesitant(), InMemoryChatMemory()
     model = ScriptedModel(tool_calls(("add", {"a": 2, "b": 3})), reply)
     client = ChatClient(model, tools=[add], advisors=[MemoryAdvisor(memory)])
-    run = Runs(client).start(request_of(stream=stream, conversation_id="c"))
+    run = await Runs(client).start(request_of(stream=stream, conversation_id="c"))
     await reply.asked.wait()
 
     run.cancel()
@@ -299,7 +302,7 @@ async def test_a_context_variable_set_in_an_advisor_can_be_reset_however_the_run
                 seen.append(tenant.get())
 
     reply = Hesitant()
-    run = Runs(ChatClient(ScriptedModel(reply), advisors=[Scoped(1)])).start(request_of(stream=stream))
+    run = await Runs(ChatClient(ScriptedModel(reply), advisors=[Scoped(1)])).start(request_of(stream=stream))
     await reply.asked.wait()
     if cancelled:
         run.cancel()
@@ -318,7 +321,7 @@ async def test_a_run_out_of_time_ends_as_an_answer_with_what_was_done(*, stream:
     reply, memory = Hesitant(), InMemoryChatMemory()
     model = ScriptedModel(tool_calls(("add", {"a": 2, "b": 3})), reply, usage=Usage(1, 1, 2))
     client = ChatClient(model, tools=[add], advisors=[MemoryAdvisor(memory)])
-    run = Runs(client, deadline=0.1).start(request_of(stream=stream, conversation_id="c"))
+    run = await Runs(client, RunLimits(deadline=0.1)).start(request_of(stream=stream, conversation_id="c"))
 
     answer = await run.result()
 
@@ -338,8 +341,8 @@ async def test_what_the_model_said_and_used_is_kept_though_its_tools_did_not_end
 ) -> None:
     held = Held()
     model = ScriptedModel(tool_calls(("held", {}), content="Looking"), usage=Usage(3, 2, 5))
-    runs = Runs(ChatClient(model, tools=[held.tool]), deadline=0.1 if deadline else None)
-    run = runs.start(request_of(stream=stream))
+    runs = Runs(ChatClient(model, tools=[held.tool]), RunLimits(deadline=0.1 if deadline else None))
+    run = await runs.start(request_of(stream=stream))
     await held.begun()
     if not deadline:
         run.cancel()
@@ -358,7 +361,7 @@ async def test_the_text_of_a_stream_out_of_time_is_kept_and_its_round_is_closed(
             yield TextDelta("Once upon")
             await asyncio.Event().wait()
 
-    run = Runs(ChatClient(Slow()), deadline=0.05).start(request_of(stream=True))
+    run = await Runs(ChatClient(Slow()), RunLimits(deadline=0.05)).start(request_of(stream=True))
 
     answer = await run.result()
 
@@ -377,7 +380,7 @@ async def test_a_run_whose_time_is_over_between_two_rounds_has_no_round_to_close
         ScriptedModel(tool_calls(("add", {"a": 2, "b": 3}))), tools=[add], advisors=[Late(ToolCallingManager())]
     )
 
-    answer = await Runs(client, deadline=0.05).start(request_of(stream=False)).result()
+    answer = await (await Runs(client, RunLimits(deadline=0.05)).start(request_of(stream=False))).result()
 
     assert [one.finish_reason for one in answer.rounds] == [FinishReason.TOOL_CALLS]
 
@@ -394,14 +397,16 @@ async def test_a_run_that_has_its_answer_is_not_out_of_time_while_it_is_closed()
                 asyncio.get_running_loop().call_later(0.1, tidied.set)
                 await tidied.wait()
 
-    run = Runs(ChatClient(ScriptedModel("Hi"), advisors=[Tidy(1)]), deadline=0.05).start(request_of(stream=False))
+    run = await Runs(ChatClient(ScriptedModel("Hi"), advisors=[Tidy(1)]), RunLimits(deadline=0.05)).start(
+        request_of(stream=False)
+    )
 
     assert (await run.result()).finish_reason is FinishReason.STOP
 
 
 async def test_a_run_with_no_time_at_all_asks_nobody() -> None:
     model = ScriptedModel("Hi")
-    run = Runs(ChatClient(model), deadline=0).start(request_of(stream=False))
+    run = await Runs(ChatClient(model), RunLimits(deadline=0)).start(request_of(stream=False))
     run.cancel()
 
     assert (await run.result()).finish_reason is FinishReason.CANCELLED, "what comes first counts"
@@ -415,7 +420,7 @@ async def test_a_run_with_no_time_at_all_asks_nobody() -> None:
 async def test_what_a_failed_run_used_is_logged(caplog: pytest.LogCaptureFixture, *, stream: bool) -> None:
     broken = ModelProtocolError("cut", usage=Usage(10, 4, 14))
     model = ScriptedModel(tool_calls(("add", {"a": 2, "b": 3})), broken, usage=Usage(1, 1, 2))
-    await asyncio.wait([Runs(ChatClient(model, tools=[add])).start(request_of(stream=stream)).task])
+    await asyncio.wait([(await Runs(ChatClient(model, tools=[add])).start(request_of(stream=stream))).task])
 
     [record] = [record for record in caplog.records if record.name == "app.runs.run"]
     assert record.getMessage().endswith("ModelProtocolError: cut (tokens used: 11 in, 5 out)")
@@ -428,20 +433,20 @@ async def test_what_a_failed_run_used_is_logged(caplog: pytest.LogCaptureFixture
 async def test_a_conversation_has_one_run_at_a_time() -> None:
     reply = Hesitant()
     runs = Runs(ChatClient(ScriptedModel(reply, "Hi")))
-    first = runs.start(request_of(stream=False, conversation_id="c"))
+    first = await runs.start(request_of(stream=False, conversation_id="c"))
 
     with pytest.raises(ConversationBusy, match="'c'"):
-        runs.start(request_of(stream=False, conversation_id="c"))
+        await runs.start(request_of(stream=False, conversation_id="c"))
     reply.go_on.set()
     await first.result()
 
-    assert (await runs.start(request_of(stream=False, conversation_id="c")).result()).content == "Hi"
+    assert (await (await runs.start(request_of(stream=False, conversation_id="c"))).result()).content == "Hi"
 
 
 async def test_runs_without_a_conversation_do_not_wait_for_each_other() -> None:
     runs = Runs(ChatClient(ScriptedModel(forever="Hi")))
 
-    answers = await asyncio.gather(*(runs.start(request_of(stream=False)).result() for _ in range(10)))
+    answers = await asyncio.gather(*[(await runs.start(request_of(stream=False))).result() for _ in range(10)])
 
     assert len(answers) == 10
     assert runs.active == 0
@@ -449,11 +454,11 @@ async def test_runs_without_a_conversation_do_not_wait_for_each_other() -> None:
 
 async def test_no_more_runs_than_may_go_at_once() -> None:
     reply = Hesitant()
-    runs = Runs(ChatClient(ScriptedModel(reply)), max_active=1)
-    first = runs.start(request_of(stream=False))
+    runs = Runs(ChatClient(ScriptedModel(reply)), RunLimits(active=1))
+    first = await runs.start(request_of(stream=False))
 
     with pytest.raises(GatewayFull, match="as many as may"):
-        runs.start(request_of(stream=False))
+        await runs.start(request_of(stream=False))
 
     reply.go_on.set()
     await first.result()
@@ -462,13 +467,13 @@ async def test_no_more_runs_than_may_go_at_once() -> None:
 async def test_draining_refuses_new_runs_and_lets_old_ones_end() -> None:
     reply = Hesitant()
     runs = Runs(ChatClient(ScriptedModel(reply)))
-    run = runs.start(request_of(stream=False))
+    run = await runs.start(request_of(stream=False))
     await reply.asked.wait()
 
     draining = asyncio.create_task(runs.drain(timeout=60))
     await asyncio.sleep(0)
     with pytest.raises(ShuttingDown):
-        runs.start(request_of(stream=False))
+        await runs.start(request_of(stream=False))
     reply.go_on.set()
     await draining
 
@@ -479,7 +484,7 @@ async def test_draining_refuses_new_runs_and_lets_old_ones_end() -> None:
 async def test_draining_ends_what_does_not_end_in_time() -> None:
     reply = Hesitant()
     runs = Runs(ChatClient(ScriptedModel(reply)))
-    run = runs.start(request_of(stream=False))
+    run = await runs.start(request_of(stream=False))
     await reply.asked.wait()
 
     await runs.drain(timeout=0)

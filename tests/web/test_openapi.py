@@ -79,14 +79,19 @@ def test_every_route_is_described_with_every_error_it_can_give(page: dict[str, A
     run = {"200", "400", "409", "413", "415", "422", "429", "500", "502", "503", "504"}
 
     assert described == {
-        "/chat": {"post": run},
-        "/chat/stream": {"post": run},
+        "/chat": {"post": run | {"202"}},
+        "/chat/stream": {"post": run | {"410"}},
+        "/runs": {"get": {"200", "422", "500"}},
+        "/runs/{run_id}": {"get": {"200", "404", "410", "500"}},
+        "/runs/{run_id}/cancel": {"post": {"202", "404", "410", "500"}},
+        "/runs/{run_id}/events": {"get": {"200", "204", "404", "410", "422", "500"}},
         "/tool-calls": {"post": {"200", "400", "413", "415", "422", "500", "503"}},
         "/tools": {"get": {"200", "500"}},
         "/healthz": {"get": {"200", "500"}},
         "/readyz": {"get": {"200", "500", "503"}},
     }
-    assert {str(kind.status) for kind in KINDS.values()} < run
+    everywhere = {status for methods in described.values() for statuses in methods.values() for status in statuses}
+    assert {str(kind.status) for kind in KINDS.values()} < everywhere
 
 
 @pytest.mark.parametrize(
@@ -171,6 +176,7 @@ async def test_every_event_fits_its_schema(page: dict[str, Any]) -> None:
     )
     contract += (
         " tool_call.progress tool_call.result tool_call.error round.completed run.completed run.cancelled run.failed"
+        " stream.cut_off"
     )
     assert set(data) == set(contract.split())
 

@@ -63,10 +63,10 @@ def broken(_: ChatResponse) -> dict[str, Any]:
     raise ZeroDivisionError("secret inner state")
 
 
-def start(model: ScriptedModel) -> tuple[Runs, Run]:
+async def start(model: ScriptedModel) -> tuple[Runs, Run]:
     """A run of its own."""
     runs = Runs(ChatClient(model))
-    return runs, runs.start(ChatRequest(Prompt.of("Hello"), stream=True))
+    return runs, await runs.start(ChatRequest(Prompt.of("Hello"), stream=True))
 
 
 def stream_of(runs: Runs, run: Run, answer: Any = document, *, drain_time: float = 0.0) -> RunStream:
@@ -75,12 +75,12 @@ def stream_of(runs: Runs, run: Run, answer: Any = document, *, drain_time: float
     async def drain() -> None:
         await runs.drain(drain_time)
 
-    return RunStream(run, answer, heartbeat=None, drain=drain, drain_time=drain_time)
+    return RunStream(run, run.readers.enter(), answer, heartbeat=None, drain=drain, drain_time=drain_time)
 
 
 async def test_an_event_that_cannot_be_made_ends_the_stream_with_a_problem(caplog: pytest.LogCaptureFixture) -> None:
     wire = Wire()
-    runs, run = start(ScriptedModel("Hi"))
+    runs, run = await start(ScriptedModel("Hi"))
 
     await stream_of(runs, run, broken)(SCOPE, wire.receive, wire.send)
 
@@ -104,7 +104,7 @@ async def test_a_client_that_reads_nothing_is_given_up_and_its_run_ended(
         if message["type"] == "http.response.body":
             await asyncio.Event().wait()
 
-    runs, run = start(ScriptedModel(reply))
+    runs, run = await start(ScriptedModel(reply))
     async with asyncio.timeout(PATIENCE):
         await stream_of(runs, run)(SCOPE, Wire().receive, Wire(stall).send)
         await reply.cancelled.wait()
@@ -119,7 +119,7 @@ async def test_a_server_that_reports_a_lost_client_as_an_error_is_understood() -
         if message["type"] == "http.response.body":
             raise OSError("connection lost")
 
-    runs, run = start(ScriptedModel(reply))
+    runs, run = await start(ScriptedModel(reply))
     async with asyncio.timeout(PATIENCE):
         await stream_of(runs, run)(SCOPE, Wire().receive, Wire(lost).send)
         await reply.cancelled.wait()
@@ -128,7 +128,7 @@ async def test_a_server_that_reports_a_lost_client_as_an_error_is_understood() -
 async def test_a_client_that_is_gone_before_the_first_byte_ends_the_run() -> None:
     reply, wire = Hesitant(), Wire()
     wire.hung_up.set()
-    runs, run = start(ScriptedModel(reply))
+    runs, run = await start(ScriptedModel(reply))
 
     async with asyncio.timeout(PATIENCE):
         await stream_of(runs, run)(SCOPE, wire.receive, wire.send)
@@ -140,7 +140,7 @@ async def test_a_client_that_is_gone_before_the_first_byte_ends_the_run() -> Non
 async def test_when_the_server_stops_the_stream_ends_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AppStatus, "should_exit", True)
     reply, wire = Hesitant(), Wire()
-    runs, run = start(ScriptedModel(reply))
+    runs, run = await start(ScriptedModel(reply))
 
     async with asyncio.timeout(PATIENCE):
         await stream_of(runs, run)(SCOPE, wire.receive, wire.send)
@@ -153,7 +153,7 @@ async def test_when_the_server_stops_the_stream_ends_with_the_reason(monkeypatch
 async def test_when_the_server_stops_a_run_may_still_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AppStatus, "should_exit", True)
     reply, wire = Hesitant("At last."), Wire()
-    runs, run = start(ScriptedModel(reply))
+    runs, run = await start(ScriptedModel(reply))
     sending = asyncio.create_task(stream_of(runs, run, drain_time=PATIENCE)(SCOPE, wire.receive, wire.send))
     await reply.asked.wait()
     reply.go_on.set()
@@ -165,7 +165,7 @@ async def test_when_the_server_stops_a_run_may_still_end(monkeypatch: pytest.Mon
 
 async def test_a_run_that_is_ended_from_outside_ends_its_stream_with_what_was_done() -> None:
     reply, wire = Hesitant(), Wire()
-    runs, run = start(ScriptedModel(reply))
+    runs, run = await start(ScriptedModel(reply))
     sending = asyncio.create_task(stream_of(runs, run)(SCOPE, wire.receive, wire.send))
     await reply.asked.wait()
     run.cancel()

@@ -12,7 +12,7 @@ import pytest
 
 from app.chat import AssistantMessage, ModelUnavailable, Prompt, ToolContext
 from app.providers.scripted import Cut, ScriptedModel, tool_calls
-from app.web.documents import EVENTS
+from app.web.event_documents import EVENTS
 from app.web.sse import PING
 from tests.support.gates import PATIENCE
 from tests.support.hesitant import Hesitant

@@ -2,10 +2,10 @@
 
 from fastapi import APIRouter
 
-from app.web.routes import chat, health, tools
+from app.web.routes import chat, health, runs, tools
 
 router = APIRouter()
-for part in (chat, tools, health):
+for part in (chat, runs, tools, health):
     router.include_router(part.router)
 
 __all__ = ["router"]

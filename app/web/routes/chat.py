@@ -2,80 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeVar
 
 from fastapi import APIRouter, Request, Response
 
-from app.runs import Run
+from app.runs import Run, RunOptions
 from app.web import openapi
-from app.web.answers import answer_document
+from app.web.answers import run_document
 from app.web.dependencies import Chat, CurrentGateway, Gateway, Principal
-from app.web.documents import AnswerDocument
+from app.web.documents import AnswerDocument, RunDocument
 from app.web.encoding import json_response
-from app.web.errors import Problem, problem_of
-from app.web.events import Answer
+from app.web.errors import Problem
+from app.web.parameters import REPLAYED, idempotency_key
 from app.web.presence import while_connected
+from app.web.reading import answer_of, check_readable, or_problem, stream_of
+from app.web.request_ids import current_request_id
 from app.web.requests import chat_request
 from app.web.schemas import ChatBody
-from app.web.sse import RunStream
-
-T = TypeVar("T")
 
 router = APIRouter(tags=["chat"], default_response_class=Response)
 
 
 @router.post(
-    "/chat", responses=openapi.answers(AnswerDocument, *openapi.RUN_ERRORS), openapi_extra=openapi.takes(ChatBody)
+    "/chat",
+    responses=openapi.answers(AnswerDocument, *openapi.RUN_ERRORS) | openapi.accepts(RunDocument),
+    openapi_extra=openapi.takes(ChatBody) | openapi.parameters(openapi.IDEMPOTENCY_KEY),
 )
 async def chat(request: Request, body: Chat, gateway: CurrentGateway, principal: Principal) -> Response:
     """Answer, when the run has ended. Tools that the model asks for are run on the way.
 
-    The body is read as JSON whatever its `Content-Type`. A caller who goes away ends the run.
+    The body is read as JSON whatever its `Content-Type`. A caller who goes away ends the run, unless the body says
+    otherwise. With `background` the answer is 202 at once, and the run is read at its `Location`.
     """
-    asked = chat_request(body, gateway.client, stream=False, principal=principal)
-    run = gateway.runs.start(asked, tool_calling=body.tool_calling)
+    run, headers = await _begun(request, body, gateway, principal, stream=False)
+    if body.background:
+        headers["Location"] = request.url_for("run", run_id=run.id).path
+        return json_response(run_document(run, answer_of(run, gateway)), 202, headers)
+    reader = run.readers.enter()
     try:
-        outcome = await while_connected(request, _or_problem(run.result))
+        outcome = await while_connected(request, or_problem(run, run.result))
     finally:
-        run.cancel()
+        reader.leave()
     if isinstance(outcome, Problem):
-        return outcome.response()
-    return json_response(_answer(run, gateway)(outcome))
+        return outcome.response(headers)
+    return json_response(answer_of(run, gateway)(outcome), headers=headers)
 
 
-@router.post("/chat/stream", responses=openapi.streams(*openapi.RUN_ERRORS), openapi_extra=openapi.takes(ChatBody))
+@router.post(
+    "/chat/stream",
+    responses=openapi.streams(*openapi.RUN_ERRORS, 410),
+    openapi_extra=openapi.takes(ChatBody) | openapi.parameters(openapi.IDEMPOTENCY_KEY),
+)
 async def chat_stream(request: Request, body: Chat, gateway: CurrentGateway, principal: Principal) -> Response:
     """Tell everything that happens in the run as server-sent events, the answer last.
 
     An error before the model's first event, within the first second, is an ordinary error response; a later one is
-    the event `run.failed`, with the same document. A caller who goes away ends the run. Ignore unknown events.
+    the event `run.failed`, with the same document. A caller who goes away ends the run, unless the body says
+    otherwise; the events can be read again at `Location`. Ignore unknown events.
     """
-    asked = chat_request(body, gateway.client, stream=True, principal=principal)
-    run = gateway.runs.start(asked, tool_calling=body.tool_calling)
+    run, headers = await _begun(request, body, gateway, principal, stream=True)
+    reader = run.readers.enter()
     try:
-        outcome = await while_connected(request, _or_problem(partial(run.answering, gateway.commit_after)))
+        outcome = await while_connected(request, or_problem(run, partial(run.answering, gateway.commit_after)))
+        if isinstance(outcome, Problem):
+            reader.leave()
+            return outcome.response(headers)
+        await check_readable(run)
     except BaseException:
-        run.cancel()
+        reader.leave()
         raise
-    if isinstance(outcome, Problem):
-        return outcome.response()
-    return RunStream(
-        run,
-        _answer(run, gateway),
-        heartbeat=gateway.heartbeat,
-        drain=partial(gateway.runs.drain, gateway.drain_time),
-        drain_time=gateway.drain_time,
+    headers["Location"] = request.url_for("run_events", run_id=run.id).path
+    return stream_of(run, reader, gateway, headers=headers)
+
+
+async def _begun(
+    request: Request, body: ChatBody, gateway: Gateway, principal: str, *, stream: bool
+) -> tuple[Run, dict[str, str]]:
+    """The run of a request, and headers that say whether it was begun by an earlier one."""
+    asked = chat_request(body, gateway.client, stream=stream, principal=principal)
+    options = RunOptions(
+        tool_calling=body.tool_calling,
+        when_busy=body.when_busy or "reject",
+        on_disconnect=body.on_disconnect or ("continue" if body.background else "cancel"),
+        request_id=current_request_id(),
     )
-
-
-def _answer(run: Run, gateway: Gateway) -> Answer:
-    return partial(answer_document, run_id=run.id, conversation_id=run.conversation_id, model=gateway.client.model.name)
-
-
-async def _or_problem(work: Callable[[], Awaitable[T]]) -> T | Problem:
-    try:
-        return await work()
-    except Exception as error:  # noqa: BLE001 - whatever a run fails with it has logged itself
-        return problem_of(error)
+    key = idempotency_key(request, body, principal)
+    if key is None:
+        return await gateway.runs.start(asked, options), {}
+    run, is_new = await gateway.runs.start_once(key, asked, options)
+    return run, {} if is_new else {REPLAYED: "true"}

@@ -1,0 +1,61 @@
+"""Who reads a run, and what happens when nobody does any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class Readers:
+    """Counts the readers of one run.
+
+    Args:
+        abandoned: called when the last one has left and none has come back within `grace`; None = nothing is done.
+        grace: seconds; 0 = at once.
+    """
+
+    def __init__(self, abandoned: Callable[[], None] | None = None, grace: float = 0.0) -> None:
+        self._abandoned = abandoned
+        self._grace = grace
+        self._present: set[Reader] = set()
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def enter(self) -> Reader:
+        """One more reader. It must `leave`."""
+        self._disarm()
+        reader = Reader(self)
+        self._present.add(reader)
+        return reader
+
+    def leave(self, reader: Reader) -> None:
+        """One reader less. Harmless for one that has left."""
+        if reader not in self._present:
+            return
+        self._present.remove(reader)
+        if self._present or self._abandoned is None:
+            return
+        if self._grace:
+            self._alarm = asyncio.get_running_loop().call_later(self._grace, self._abandoned)
+        else:
+            self._abandoned()
+
+    def close(self) -> None:
+        """Nothing is done any more when the last one leaves."""
+        self._disarm()
+        self._abandoned = None
+
+    def _disarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+
+class Reader:
+    """One who reads a run."""
+
+    def __init__(self, readers: Readers) -> None:
+        self._readers = readers
+
+    def leave(self) -> None:
+        """Go away. Harmless when it has gone."""
+        self._readers.leave(self)

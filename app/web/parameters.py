@@ -1,0 +1,94 @@
+"""What requests say outside of their bodies: where a reader was, which page is wanted, which request it is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Annotated, TypeAlias
+
+from fastapi import Depends
+from starlette.requests import Request
+
+from app.runs import IdempotencyKey
+from app.web.schemas import ChatBody
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+REPLAYED = "Idempotency-Replayed"
+LAST_EVENT_ID = "Last-Event-ID"
+
+DEFAULT_PAGE = 20
+LARGEST_PAGE = 100
+
+_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+_RUN_ID = re.compile(r"run_[0-9a-f]{32}")
+_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
+class ParameterInvalid(Exception):
+    """A header or a query parameter cannot be used; the message names it and says what it must be."""
+
+
+async def _after(request: Request) -> int:
+    """The number of the last event that the reader has, 0 for none.
+
+    A browser that comes back names the event it had last in the header, and its address is still the first one: so
+    the header wins.
+    """
+    if given := request.headers.get(LAST_EVENT_ID):
+        return _number(LAST_EVENT_ID, given)
+    return _number("after", request.query_params.get("after") or "0")
+
+
+async def _limit(request: Request) -> int:
+    """How many items a page may have."""
+    limit = _number("limit", request.query_params.get("limit") or str(DEFAULT_PAGE))
+    if not 1 <= limit <= LARGEST_PAGE:
+        raise ParameterInvalid(f"limit must be from 1 to {LARGEST_PAGE}")
+    return limit
+
+
+async def _before(request: Request) -> str | None:
+    """The id of the run at which the last page ended, None for the first page."""
+    before = request.query_params.get("before")
+    if before is not None and not _RUN_ID.fullmatch(before):
+        raise ParameterInvalid("before must be the id of a run, as it stands in next")
+    return before
+
+
+async def _conversation(request: Request) -> str | None:
+    return request.query_params.get("conversation_id")
+
+
+After: TypeAlias = Annotated[int, Depends(_after)]
+PageLimit: TypeAlias = Annotated[int, Depends(_limit)]
+Before: TypeAlias = Annotated[str | None, Depends(_before)]
+OfConversation: TypeAlias = Annotated[str | None, Depends(_conversation)]
+
+
+def idempotency_key(request: Request, body: ChatBody, principal: str) -> IdempotencyKey | None:
+    """What the request is named by, None where it has no name.
+
+    Args:
+        request: its header says the key.
+        body: what is asked; requests are equal when their bodies say the same, in whatever order.
+        principal: who asks.
+
+    Raises:
+        ParameterInvalid: the header cannot be used.
+    """
+    given = request.headers.getlist(IDEMPOTENCY_KEY)
+    if not given:
+        return None
+    if len(given) > 1 or not _KEY.fullmatch(given[0]):
+        raise ParameterInvalid(
+            f"{IDEMPOTENCY_KEY} must be one text of 1 to 255 visible ASCII characters, such as a UUID"
+        )
+    said = json.dumps(body.model_dump(mode="json", exclude_unset=True), sort_keys=True)
+    return IdempotencyKey(principal, given[0], hashlib.sha256(said.encode()).hexdigest())
+
+
+def _number(name: str, text: str) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise ParameterInvalid(f"{name} must be a number, such as 17")
+    return int(text)

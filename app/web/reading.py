@@ -1,0 +1,68 @@
+"""Runs and their readers over HTTP: what every route that gives a run's answer or its events needs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TypeVar
+
+from app.runs import EventsGone, Reader, Run
+from app.web.answers import Answer, answer_document
+from app.web.dependencies import Gateway
+from app.web.errors import Problem, problem_of
+from app.web.sse import RunStream
+
+T = TypeVar("T")
+
+
+def answer_of(run: Run, gateway: Gateway) -> Answer:
+    """What makes the answer document of a run."""
+    return partial(answer_document, run_id=run.id, conversation_id=run.conversation_id, model=gateway.client.model.name)
+
+
+def stream_of(
+    run: Run,
+    reader: Reader,
+    gateway: Gateway,
+    *,
+    after: int = 0,
+    headers: Mapping[str, str] | None = None,
+    retry: int | None = None,
+) -> RunStream:
+    """The run's events as a response. See `RunStream`."""
+    return RunStream(
+        run,
+        reader,
+        answer_of(run, gateway),
+        after=after,
+        headers=headers,
+        retry=retry,
+        heartbeat=gateway.heartbeat,
+        drain=partial(gateway.runs.drain, gateway.drain_time),
+        drain_time=gateway.drain_time,
+    )
+
+
+async def check_readable(run: Run, after: int = 0) -> int:
+    """See to it that the events behind `after` are there.
+
+    Returns:
+        The number of the newest event.
+
+    Raises:
+        EventsGone: some of them were dropped.
+    """
+    first, last = await run.journal.span()
+    if after + 1 < first:
+        raise EventsGone(
+            f"events up to {first - 1} are no longer kept; GET /runs/{run.id} has the run's answer when it has ended"
+        )
+    return last
+
+
+async def or_problem(run: Run, work: Callable[[], Awaitable[T]]) -> T | Problem:
+    """What the work gives, or the problem that the run failed with, under the request that began it."""
+    try:
+        return await work()
+    except Exception as error:  # noqa: BLE001 - whatever a run fails with it has logged itself
+        return problem_of(error, run.request_id)
