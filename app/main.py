@@ -23,7 +23,7 @@ from app.providers.openai import OpenAIModel
 from app.providers.profiles import Profile, profile_for
 from app.providers.routing import BreakerPolicy, Limits, RetryBudget, RetryPolicy, RoutedModel, Target
 from app.providers.transport_aiohttp import AiohttpTransport
-from app.runs import JournalLimits, Retention, RunLimits, Runs
+from app.runs import InMemoryRunStore, JournalLimits, Retention, RunLimits, Runs, RunStore
 from app.settings import (
     MemorySettings,
     ModelServerSettings,
@@ -94,7 +94,9 @@ def create_app(
         async with AsyncExitStack() as closing:
             client = client_of(model_of())
             closing.push_async_callback(client.model.aclose)
-            runs = Runs(client, _limits(settings.runs))
+            store = _run_store(settings)
+            closing.push_async_callback(store.aclose)
+            runs = Runs(client, _limits(settings.runs), store)
             closing.push_async_callback(runs.drain, settings.server.drain)
             is_demo = model is None and not settings.model.configured and not settings.models
             announce(model=client.model.name, tools=names, demo=is_demo)
@@ -121,9 +123,12 @@ def _limits(settings: RunsSettings) -> RunLimits:
         active=settings.max_active,
         deadline=settings.deadline,
         grace=settings.disconnect_grace,
-        journal=JournalLimits(settings.max_events, settings.max_bytes),
-        retention=Retention(settings.max_kept, settings.keep),
     )
+
+
+def _run_store(settings: Settings) -> RunStore:
+    runs = settings.runs
+    return InMemoryRunStore(JournalLimits(runs.max_events, runs.max_bytes), Retention(runs.max_kept, runs.keep))
 
 
 def _memory(

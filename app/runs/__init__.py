@@ -7,11 +7,14 @@ from app.runs.errors import (
     GatewayFull,
     IdempotencyKeyReused,
     RunGone,
+    RunLost,
     RunNotFound,
     RunRefused,
+    SharedStateUnavailable,
     ShuttingDown,
 )
-from app.runs.in_memory import InMemoryJournal, JournalLimits
+from app.runs.in_memory_journal import InMemoryJournal, JournalLimits
+from app.runs.in_memory_store import InMemoryRunStore
 from app.runs.journal import (
     Entry,
     Journal,
@@ -23,10 +26,11 @@ from app.runs.journal import (
     RunStarted,
     Span,
 )
-from app.runs.manager import RunLimits, RunOptions, Runs, WhenBusy
+from app.runs.local_run import LocalRun, OnDisconnect
+from app.runs.manager import RunLimits, RunOptions, Runs
 from app.runs.readers import Reader
-from app.runs.register import IdempotencyKey, Retention
-from app.runs.run import OnDisconnect, Run, RunStatus
+from app.runs.run import Run, RunStatus
+from app.runs.store import IdempotencyKey, Retention, RunStore, WhenBusy
 
 __all__ = [
     "ConversationBusy",
@@ -37,8 +41,10 @@ __all__ = [
     "IdempotencyKey",
     "IdempotencyKeyReused",
     "InMemoryJournal",
+    "InMemoryRunStore",
     "Journal",
     "JournalLimits",
+    "LocalRun",
     "OnDisconnect",
     "Reader",
     "Retention",
@@ -50,12 +56,15 @@ __all__ = [
     "RunFailed",
     "RunGone",
     "RunLimits",
+    "RunLost",
     "RunNotFound",
     "RunOptions",
     "RunRefused",
     "RunStarted",
     "RunStatus",
+    "RunStore",
     "Runs",
+    "SharedStateUnavailable",
     "ShuttingDown",
     "Span",
     "WhenBusy",

@@ -41,3 +41,13 @@ class RunGone(GatewayError):
 
 class EventsGone(GatewayError):
     """The run is there, but not all the events that a reader lacks: its journal is bounded, and older ones fall out."""
+
+
+class SharedStateUnavailable(RunRefused):
+    """What the replicas share cannot be asked right now, and the request needs it."""
+
+    retry_after = 2.0
+
+
+class RunLost(GatewayError):
+    """The replica that the run was going on is gone, and the run with it."""

@@ -42,8 +42,10 @@ from app.runs import (
     GatewayFull,
     IdempotencyKeyReused,
     RunGone,
+    RunLost,
     RunNotFound,
     RunRefused,
+    SharedStateUnavailable,
     ShuttingDown,
 )
 from app.web.body import BodyInvalid, BodyNotJson, BodyTooLarge, BodyUnlabelled
@@ -92,6 +94,8 @@ KINDS: Mapping[type[Exception], Kind] = MappingProxyType(
         EventsGone: Kind("events-gone", 410, "The events are no longer kept"),
         ConversationBusy: Kind("conversation-busy", 409, "The conversation has a run that is still going"),
         GatewayFull: Kind("gateway-full", 503, "The gateway has no room for another run"),
+        SharedStateUnavailable: Kind("shared-state-unavailable", 503, "What the replicas share cannot be asked"),
+        RunLost: Kind("lost", 502, "The run is lost"),
         ShuttingDown: Kind("shutting-down", 503, "The gateway is shutting down"),
         QuotaExceeded: Kind("model-quota-exceeded", 429, "The quota at the model server is used up"),
         ModelRateLimited: Kind("model-rate-limited", 429, "The model server is asked too often"),

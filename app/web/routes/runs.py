@@ -57,7 +57,7 @@ async def run_events(run: NamedRun, gateway: CurrentGateway, after: After) -> Re
         return Response(status_code=204)
     if after > last:
         raise ParameterInvalid(f"the run has {last} events so far; name one of them, or none")
-    return stream_of(run, run.readers.enter(), gateway, after=after, retry=RETRY)
+    return stream_of(run, run.enter(), gateway, after=after, retry=RETRY)
 
 
 @router.post(
@@ -68,5 +68,5 @@ async def cancel_run(run: NamedRun) -> Response:
 
     It may be asked any number of times, and does nothing to a run that has ended.
     """
-    run.cancel()
+    await run.request_cancel()
     return json_response(run_summary(run), 202)
