@@ -94,8 +94,7 @@ def create_app(
         async with AsyncExitStack() as closing:
             client = client_of(model_of())
             closing.push_async_callback(client.model.aclose)
-            store = _run_store(settings)
-            closing.push_async_callback(store.aclose)
+            store = await closing.enter_async_context(_run_store(settings))
             runs = Runs(client, _limits(settings.runs), store)
             closing.push_async_callback(runs.drain, settings.server.drain)
             is_demo = model is None and not settings.model.configured and not settings.models
@@ -126,9 +125,20 @@ def _limits(settings: RunsSettings) -> RunLimits:
     )
 
 
-def _run_store(settings: Settings) -> RunStore:
-    runs = settings.runs
-    return InMemoryRunStore(JournalLimits(runs.max_events, runs.max_bytes), Retention(runs.max_kept, runs.keep))
+@asynccontextmanager
+async def _run_store(settings: Settings) -> AsyncIterator[RunStore]:
+    limits = JournalLimits(settings.runs.max_events, settings.runs.max_bytes)
+    retention = Retention(settings.runs.max_kept, settings.runs.keep)
+    store: RunStore = InMemoryRunStore(limits, retention)
+    if settings.redis.url is not None:
+        from app.runs.redis import RedisRunStore  # noqa: PLC0415 - costs 0.2 s, and most gateways are alone
+
+        store = RedisRunStore(settings.redis.url.get_secret_value(), limits, retention, lease=settings.redis.lease)
+    await store.start()
+    try:
+        yield store
+    finally:
+        await store.aclose()
 
 
 def _memory(

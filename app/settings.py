@@ -35,6 +35,7 @@ from app.settings_rules import (
     OrNone,
     Peer,
     Port,
+    RedisUrl,
     Seconds,
     Text,
     TimeLimit,
@@ -55,6 +56,7 @@ __all__ = [
     "ModelServerSettings",
     "ModelSettings",
     "ProfileSettings",
+    "RedisSettings",
     "RetrySettings",
     "RunsSettings",
     "ServerSettings",
@@ -131,6 +133,13 @@ class RunsSettings(Section):
     keep: Seconds = 600.0
 
 
+class RedisSettings(Section):
+    """What replicas share; without an address this process is alone."""
+
+    url: OrNone[RedisUrl] = None
+    lease: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 10.0
+
+
 class LoggingSettings(Section):
     """How much is logged, over what `logging.toml` says."""
 
@@ -168,6 +177,7 @@ class Settings(BaseSettings):
     server: ServerSettings = ServerSettings()
     memory: MemorySettings = MemorySettings()
     runs: RunsSettings = RunsSettings()
+    redis: RedisSettings = RedisSettings()
     logging: LoggingSettings = LoggingSettings()
     advisors: tuple[FactoryName, ...] = ()
 

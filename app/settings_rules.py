@@ -65,6 +65,13 @@ def _headers(value: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
     return value
 
 
+def _redis_url(value: SecretStr) -> SecretStr:
+    url = urlsplit(value.get_secret_value())
+    if url.scheme not in {"redis", "rediss", "unix"} or not (url.netloc or url.path):
+        raise ValueError("must be an address such as redis://[:password@]host:6379/0, rediss:// for TLS")
+    return value
+
+
 def _importable(value: str) -> str:
     if not all(part.isidentifier() for part in value.split(".")):
         raise ValueError("must be the importable name of a package or module, such as tools")
@@ -113,6 +120,7 @@ ReadableFile = Annotated[Path, AfterValidator(_readable)]
 Headers = Annotated[Mapping[str, SecretStr], AfterValidator(_headers)]
 ImportableName = Annotated[str, AfterValidator(_importable)]
 FactoryName = Annotated[str, AfterValidator(_factory)]
+RedisUrl = Annotated[SecretStr, AfterValidator(_redis_url)]
 Origin = Annotated[str, AfterValidator(_origin)]
 Peer = Annotated[str, AfterValidator(_peer)]
 Level = Annotated[Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_lower)]

@@ -35,6 +35,9 @@ class InMemoryRunStore:
         self._ended: dict[str, asyncio.TimerHandle] = {}
         self._forgotten: dict[str, None] = {}
 
+    async def start(self) -> None:
+        """See `RunStore.start`."""
+
     @property
     def available(self) -> bool:
         """See `RunStore.available`."""

@@ -73,6 +73,9 @@ class RunStore(Protocol):
     def available(self) -> bool:
         """Whether what is shared can be asked."""
 
+    async def start(self) -> None:
+        """Begin to know. What is shared need not answer yet."""
+
     async def claim(self, key: IdempotencyKey, run_id: str) -> str | None:
         """Let the key begin a run, unless it has begun one that is still kept.
 
