@@ -7,9 +7,11 @@ conversation over another, with which the slower of two writers would erase the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from datetime import datetime
+from typing import Protocol, runtime_checkable
 
 from app.chat import Message
+from app.memory.turns import ConversationInfo, KeptConversation
 
 
 class ChatMemory(Protocol):
@@ -44,6 +46,63 @@ class ChatMemory(Protocol):
         Raises:
             TypeError: the id is not a text.
             ValueError: the id is blank.
+        """
+
+
+@runtime_checkable
+class ConversationStore(ChatMemory, Protocol):
+    """A `ChatMemory` whose conversations can be looked at, copied and aged. All of the gateway's own are.
+
+    Every method, those of `ChatMemory` included, raises `MemoryUnavailable` where the store cannot be asked.
+    """
+
+    async def start(self) -> None:
+        """Get ready to remember.
+
+        Raises:
+            ConfigurationError: it cannot; the message says why.
+        """
+
+    async def aclose(self) -> None:
+        """Give back what the store holds."""
+
+    async def ping(self) -> None:
+        """See whether the store can be asked."""
+
+    async def read(self, conversation_id: str) -> KeptConversation:
+        """All that is kept of a conversation.
+
+        Raises:
+            ConversationNotFound: there is none.
+        """
+
+    async def page(self, limit: int, *, before: tuple[datetime, str] | None = None) -> list[ConversationInfo]:
+        """Conversations, the one that was added to last first.
+
+        Args:
+            limit: how many at most.
+            before: the `updated_at` and the id of the last one of the page before.
+        """
+
+    async def fork(self, conversation_id: str, new_id: str, turn: int | None = None) -> KeptConversation:
+        """Begin another conversation with what was said in one.
+
+        Args:
+            conversation_id: what is copied.
+            new_id: the new conversation's id.
+            turn: the number of the last turn that is copied; None = all are.
+
+        Raises:
+            ConversationNotFound: there is none.
+            ConversationExists: there is one of the new id.
+            TurnNotFound: it has no turn of that number, or no longer.
+        """
+
+    async def prune(self, before: datetime) -> int:
+        """Forget conversations that were not added to since.
+
+        Returns:
+            How many there were.
         """
 
 
