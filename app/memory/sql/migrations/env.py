@@ -1,0 +1,9 @@
+"""What Alembic runs: the connection is given by `app.memory.sql.schema`."""
+
+from alembic import context
+
+from app.memory.sql.tables import metadata
+
+context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
+with context.begin_transaction():
+    context.run_migrations()

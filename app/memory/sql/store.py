@@ -1,0 +1,218 @@
+"""Conversations in a database. See `ConversationStore`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Row, delete, func, insert, select, tuple_, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.chat import Message, SystemMessage
+from app.chat.storing import from_stored, to_stored
+from app.memory.chat_memory import checked_id, checked_messages
+from app.memory.errors import ConversationExists, ConversationNotFound, TurnNotFound
+from app.memory.growth import grown
+from app.memory.sql.engine import Database
+from app.memory.sql.schema import check_schema, migrate
+from app.memory.sql.tables import conversations, turns
+from app.memory.turns import ConversationInfo, KeptConversation, Turn, size_of
+from app.memory.window import Window
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class SqlChatMemory:
+    """A `ConversationStore` in a database.
+
+    Args:
+        database: SQLite or PostgreSQL.
+        window: how much of a conversation is kept.
+    """
+
+    def __init__(self, database: Database, window: Window | None = None) -> None:
+        self._database = database
+        self._window = window or Window()
+
+    async def start(self) -> None:
+        """See `ConversationStore.start`. A SQLite file is made, and brought up to date."""
+        if self._database.is_sqlite:
+            await migrate(self._database)
+        else:
+            await check_schema(self._database)
+
+    async def aclose(self) -> None:
+        """See `ConversationStore.aclose`."""
+        await self._database.aclose()
+
+    async def ping(self) -> None:
+        """See `ConversationStore.ping`."""
+        async with self._database.reading() as connection:
+            await connection.execute(select(1))
+
+    async def get(self, conversation_id: str) -> tuple[Message, ...]:
+        """See `ChatMemory.get`."""
+        async with self._database.reading() as connection:
+            kept = await _kept(connection, checked_id(conversation_id))
+        return kept.messages if kept else ()
+
+    async def append(self, conversation_id: str, messages: Sequence[Message]) -> None:
+        """See `ChatMemory.append`."""
+        now, added = datetime.now(UTC), checked_messages(messages)
+        async with self._database.writing() as connection:
+            await self._begin(connection, checked_id(conversation_id), now)
+            known = await _kept(connection, conversation_id) or KeptConversation(conversation_id, now, now)
+            await _change(connection, known, grown(known, added, self._window, now))
+
+    async def clear(self, conversation_id: str) -> None:
+        """See `ChatMemory.clear`."""
+        async with self._database.writing() as connection:
+            await connection.execute(delete(conversations).where(conversations.c.id == checked_id(conversation_id)))
+
+    async def read(self, conversation_id: str) -> KeptConversation:
+        """See `ConversationStore.read`."""
+        async with self._database.reading() as connection:
+            return await _found(connection, conversation_id)
+
+    async def page(self, limit: int, *, before: tuple[datetime, str] | None = None) -> list[ConversationInfo]:
+        """See `ConversationStore.page`."""
+        columns = conversations.c
+        counted = (
+            select(columns.id, columns.created_at, columns.updated_at, func.count(turns.c.number))
+            .outerjoin(turns, turns.c.conversation_id == columns.id)
+            .group_by(columns.id, columns.created_at, columns.updated_at)
+            .order_by(columns.updated_at.desc(), columns.id.desc())
+            .limit(limit)
+        )
+        if before is not None:
+            counted = counted.where(tuple_(columns.updated_at, columns.id) < (_micros(before[0]), before[1]))
+        async with self._database.reading() as connection:
+            rows = (await connection.execute(counted)).all()
+        return [ConversationInfo(name, _time(created), _time(updated), count) for name, created, updated, count in rows]
+
+    async def fork(self, conversation_id: str, new_id: str, turn: int | None = None) -> KeptConversation:
+        """See `ConversationStore.fork`."""
+        now = datetime.now(UTC)
+        async with self._database.writing() as connection:
+            try:
+                await connection.execute(
+                    insert(conversations).values(**_row(KeptConversation(checked_id(new_id), now, now)))
+                )
+            except IntegrityError:
+                raise ConversationExists(f"there is a conversation {new_id!r} already") from None
+            origin = await _found(connection, conversation_id)
+            if turn is not None and turn not in {one.number for one in origin.turns}:
+                raise TurnNotFound(f"conversation {conversation_id!r} has no turn {turn}, or no longer")
+            kept = tuple(one for one in origin.turns if turn is None or one.number <= turn)
+            last = kept[-1].number if kept else 0
+            copy = replace(origin, id=new_id, created_at=now, updated_at=now, turns=kept, last_turn=last)
+            await _change(connection, empty, copy)
+        return copy
+
+    async def prune(self, before: datetime) -> int:
+        """See `ConversationStore.prune`."""
+        old = delete(conversations).where(conversations.c.updated_at < _micros(before))
+        async with self._database.writing() as connection:
+            return int((await connection.execute(old)).rowcount)
+
+    async def _begin(self, connection: AsyncConnection, conversation_id: str, now: datetime) -> None:
+        """See to it that the conversation has a row, and that nobody else changes it before we are done."""
+        dialect = sqlite if self._database.is_sqlite else postgresql
+        row = _row(KeptConversation(conversation_id, now, now))
+        touched = {"updated_at": row["updated_at"]}
+        await connection.execute(
+            dialect.insert(conversations).values(**row).on_conflict_do_update(index_elements=["id"], set_=touched)
+        )
+
+
+async def _kept(connection: AsyncConnection, conversation_id: str) -> KeptConversation | None:
+    """All that is kept of a conversation, by one statement, so that it is of one moment."""
+    both = (
+        select(conversations, turns.c.number, turns.c.created_at.label("stored_at"), turns.c.messages)
+        .outerjoin(turns, turns.c.conversation_id == conversations.c.id)
+        .where(conversations.c.id == conversation_id)
+        .order_by(turns.c.number)
+    )
+    rows = (await connection.execute(both)).all()
+    if not rows:
+        return None
+    first = rows[0]
+    return KeptConversation(
+        id=conversation_id,
+        created_at=_time(first.created_at),
+        updated_at=_time(first.updated_at),
+        system=_messages(tuple[SystemMessage, ...], first.system),
+        turns=tuple(_turn(row) for row in rows if row.number is not None),
+        summary=first.summary,
+        last_turn=first.last_turn,
+    )
+
+
+async def _found(connection: AsyncConnection, conversation_id: str) -> KeptConversation:
+    kept = await _kept(connection, conversation_id)
+    if kept is None:
+        raise ConversationNotFound(f"there is no conversation {conversation_id!r}")
+    return kept
+
+
+async def _change(connection: AsyncConnection, old: KeptConversation, new: KeptConversation) -> None:
+    """Write what has changed."""
+    before = {turn.number: turn for turn in old.turns}
+    after = {turn.number: turn for turn in new.turns}
+    stale = [number for number, turn in before.items() if after.get(number) != turn]
+    fresh = [_turn_row(new.id, turn) for number, turn in after.items() if before.get(number) != turn]
+    if stale:
+        gone = delete(turns).where(turns.c.conversation_id == new.id, turns.c.number.in_(stale))
+        await connection.execute(gone)
+    if fresh:
+        await connection.execute(insert(turns), fresh)
+    await connection.execute(update(conversations).where(conversations.c.id == new.id).values(**_row(new)))
+
+
+def _row(kept: KeptConversation) -> dict[str, Any]:
+    return {
+        "id": kept.id,
+        "system": _text(kept.system),
+        "summary": kept.summary,
+        "last_turn": kept.last_turn,
+        "created_at": _micros(kept.created_at),
+        "updated_at": _micros(kept.updated_at),
+    }
+
+
+def _turn_row(conversation_id: str, turn: Turn) -> dict[str, Any]:
+    size = size_of(turn.messages)
+    return {
+        "conversation_id": conversation_id,
+        "number": turn.number,
+        "created_at": _micros(turn.created_at),
+        "messages": _text(turn.messages),
+        "message_count": size.messages,
+        "tokens": size.tokens,
+    }
+
+
+def _turn(row: Row[Any]) -> Turn:
+    return Turn(row.number, _time(row.stored_at), _messages(tuple[Message, ...], row.messages))
+
+
+def _text(messages: Sequence[Message]) -> str:
+    return json.dumps(to_stored(messages), separators=(",", ":"))
+
+
+def _messages(hint: Any, text: str) -> Any:
+    return from_stored(hint, json.loads(text))
+
+
+def _micros(moment: datetime) -> int:
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def _time(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)
