@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -16,7 +18,8 @@ from app.advisors import MemoryAdvisor, ToolAdvisor, ToolCallingAdvisor, TraceAd
 from app.advisors.loading import load_advisors
 from app.chat import Advisor, ChatModel, ChatOptions, Tool
 from app.client import ChatClient
-from app.memory import ChatMemory, InMemoryChatMemory
+from app.memory import ChatMemory, ConversationStore, InMemoryChatMemory, Window
+from app.memory.retention import forget_old
 from app.providers.clock import Timeouts
 from app.providers.embedded import DemoModel
 from app.providers.openai import OpenAIModel
@@ -71,7 +74,11 @@ def create_app(
     manager = _manager(settings.tool_calling)
     loop_of = tool_calling_advisor or partial(ToolCallingAdvisor, manager)
     own: tuple[Advisor, ...] = (*load_advisors(settings.advisors), *advisors)
-    habits: tuple[Advisor, ...] = (TraceAdvisor(), *_memory(settings.memory, memory, own, loop_of), *own)
+    if any(isinstance(advisor, MemoryAdvisor) for advisor in own):
+        memory = None
+    elif memory is None and settings.memory.enabled:
+        memory = chat_memory(settings.memory)
+    habits: tuple[Advisor, ...] = (TraceAdvisor(), *_memory_advisors(settings.memory, memory, own, loop_of), *own)
 
     def model_of() -> ChatModel:
         return _model(settings) if model is None else model
@@ -94,6 +101,9 @@ def create_app(
         async with AsyncExitStack() as closing:
             client = client_of(model_of())
             closing.push_async_callback(client.model.aclose)
+            conversations = memory if isinstance(memory, ConversationStore) else None
+            if conversations is not None:
+                await closing.enter_async_context(_started(conversations, settings.memory.keep_days))
             store = await closing.enter_async_context(_run_store(settings))
             runs = Runs(client, _limits(settings.runs), store)
             closing.push_async_callback(runs.drain, settings.server.drain)
@@ -103,6 +113,7 @@ def create_app(
                 "gateway": Gateway(
                     client=client,
                     runs=runs,
+                    conversations=conversations,
                     manager=manager,
                     max_body_bytes=settings.server.max_body_bytes,
                     commit_after=settings.stream.commit_after,
@@ -141,17 +152,40 @@ async def _run_store(settings: Settings) -> AsyncIterator[RunStore]:
         await store.aclose()
 
 
-def _memory(
+def chat_memory(settings: MemorySettings) -> ConversationStore:
+    """The configured memory, not yet started.
+
+    Raises:
+        ConfigurationError: its address cannot be one.
+    """
+    address = settings.url.get_secret_value()
+    if address == "memory://":
+        warn_of_lone_memory(os.environ, sys.argv)
+        return InMemoryChatMemory(settings.max_messages, settings.max_conversations, settings.max_tokens)
+    from app.memory.sql import Database, SqlChatMemory  # noqa: PLC0415 - takes a while, and is not always wanted
+
+    return SqlChatMemory(Database(address), Window(settings.max_messages, settings.max_tokens))
+
+
+@asynccontextmanager
+async def _started(memory: ConversationStore, keep_days: float | None) -> AsyncIterator[None]:
+    await memory.start()
+    sweeping = None if keep_days is None else asyncio.create_task(forget_old(memory, timedelta(days=keep_days)))
+    try:
+        yield
+    finally:
+        if sweeping is not None:
+            sweeping.cancel()
+            await asyncio.wait([sweeping])
+        await memory.aclose()
+
+
+def _memory_advisors(
     settings: MemorySettings,
     memory: ChatMemory | None,
     advisors: Sequence[Advisor],
     loop_of: Callable[[], ToolAdvisor],
 ) -> tuple[MemoryAdvisor, ...]:
-    if any(isinstance(advisor, MemoryAdvisor) for advisor in advisors):
-        return ()
-    if memory is None and settings.enabled:
-        warn_of_lone_memory(os.environ, sys.argv)
-        memory = InMemoryChatMemory(settings.max_messages, settings.max_conversations)
     if memory is None:
         return ()
     if not settings.inside_loop:

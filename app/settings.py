@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from app.chat import ConfigurationError
@@ -31,8 +31,10 @@ from app.settings_rules import (
     ImportableName,
     Level,
     Limit,
+    MemoryUrl,
     Origin,
     OrNone,
+    OrUnlimited,
     Peer,
     Port,
     RedisUrl,
@@ -113,12 +115,16 @@ class ServerSettings(Section):
 
 
 class MemorySettings(Section):
-    """What is remembered of a conversation, in this process."""
+    """What is remembered of conversations, and where."""
 
     enabled: bool = True
+    url: MemoryUrl = SecretStr("data/gateway.db")
     inside_loop: bool = False
     max_messages: Count = 200
+    max_tokens: Limit = None
     max_conversations: Count = 10_000
+    keep_days: OrUnlimited[Annotated[float, Field(ge=0, allow_inf_nan=False)]] = None
+    summarize: bool = False
 
 
 class RunsSettings(Section):

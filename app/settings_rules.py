@@ -72,6 +72,15 @@ def _redis_url(value: SecretStr) -> SecretStr:
     return value
 
 
+def _memory_url(value: SecretStr) -> SecretStr:
+    scheme, separator, rest = value.get_secret_value().partition("://")
+    if not scheme or (
+        separator and scheme not in {"sqlite", "postgresql", "postgres"} and (scheme, rest) != ("memory", "")
+    ):
+        raise ValueError("must be a path, sqlite:///path, postgresql://user:password@host/name or memory://")
+    return value
+
+
 def _importable(value: str) -> str:
     if not all(part.isidentifier() for part in value.split(".")):
         raise ValueError("must be the importable name of a package or module, such as tools")
@@ -120,6 +129,7 @@ ReadableFile = Annotated[Path, AfterValidator(_readable)]
 Headers = Annotated[Mapping[str, SecretStr], AfterValidator(_headers)]
 ImportableName = Annotated[str, AfterValidator(_importable)]
 FactoryName = Annotated[str, AfterValidator(_factory)]
+MemoryUrl = Annotated[SecretStr, AfterValidator(_memory_url)]
 RedisUrl = Annotated[SecretStr, AfterValidator(_redis_url)]
 Origin = Annotated[str, AfterValidator(_origin)]
 Peer = Annotated[str, AfterValidator(_peer)]

@@ -27,6 +27,7 @@ def _an_environment_that_says_nothing(tmp_path_factory: pytest.TempPathFactory) 
                 patch.delenv(name)
         patch.setenv("GATEWAY_CONFIG_DIR", str(tmp_path_factory.mktemp("config")))
         patch.setenv("GATEWAY_ENV_FILE", os.devnull)
+        patch.setenv("GATEWAY_MEMORY__URL", "memory://")
         yield
 
 

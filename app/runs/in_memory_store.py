@@ -57,12 +57,13 @@ class InMemoryRunStore:
     async def enter(self, conversation_id: str, run_id: str, when_busy: WhenBusy) -> _Place:
         """See `RunStore.enter`."""
         line = self._lines.setdefault(conversation_id, [])
-        before = [self._runs[place.run_id] for place in line]
-        if when_busy == "reject" and any(not run.is_ending for run in before):
+        before = [self._runs.get(place.run_id) for place in line]  # none where something else holds the conversation
+        if when_busy == "reject" and any(run is None or not run.is_ending for run in before):
             raise conversation_busy(conversation_id)
         if when_busy == "cancel_previous":
             for run in before:
-                run.cancel()
+                if run is not None:
+                    run.cancel()
         place = _Place(self._lines, conversation_id, run_id)
         line.append(place)
         return place

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -179,6 +180,22 @@ class Runs:
     async def page(self, limit: int, *, before: str | None = None, conversation_id: str | None = None) -> list[Run]:
         """Runs that are going or have ended not long ago, the newest first. See `RunStore.page`."""
         return await self._store.page(limit, before=before, conversation_id=conversation_id)
+
+    @asynccontextmanager
+    async def between_runs(self, conversation_id: str) -> AsyncIterator[None]:
+        """Hold a conversation while no run of it is going.
+
+        Raises:
+            ConversationBusy: one is.
+            SharedStateUnavailable: nobody can tell.
+        """
+        place = await self._store.enter(conversation_id, new_run_id(), "reject")
+        try:
+            if not place.is_first:
+                await place.wait()
+            yield
+        finally:
+            await place.leave()
 
     async def attend(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do work that is no run, and that is to end with the runs when the gateway does.

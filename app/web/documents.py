@@ -134,6 +134,41 @@ class RunDocument(RunSummaryDocument):
     problem: Annotated[ProblemDocument | None, Field(description="Of a run that has failed.")]
 
 
+class ConversationSummaryDocument(Document):
+    """A conversation in a list."""
+
+    id: str
+    created_at: str
+    updated_at: str
+    turns: Annotated[int, Field(description="How many are remembered.")]
+
+
+class ConversationsDocument(Document):
+    """One page of the conversations that are remembered, the one that was added to last first."""
+
+    conversations: list[ConversationSummaryDocument]
+    next: Annotated[str | None, Field(description="What to send as `before` for the next page; null on the last.")]
+
+
+class TurnDocument(Document):
+    """One turn, from what the user said to the answer."""
+
+    number: Annotated[int, Field(description="Stays when older turns fall out.")]
+    created_at: str
+    messages: list[MessageForm]
+
+
+class ConversationDocument(Document):
+    """What is remembered of a conversation."""
+
+    id: str
+    created_at: str
+    updated_at: str
+    system: list[str]
+    summary: Annotated[str | None, Field(description="Of turns that are no longer remembered.")]
+    turns: list[TurnDocument]
+
+
 class ToolDocument(Document):
     """A tool that requests can name."""
 

@@ -5,7 +5,7 @@ What it says is held to the truth by tests: every answer and event is checked ag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
@@ -32,6 +32,8 @@ _SENT = (
     documents.AnswerDocument,
     documents.RunDocument,
     documents.RunsDocument,
+    documents.ConversationDocument,
+    documents.ConversationsDocument,
     documents.ProblemDocument,
     documents.ToolsDocument,
     documents.ToolCallsDocument,
@@ -39,7 +41,7 @@ _SENT = (
     documents.ReadyDocument,
     *dict.fromkeys(event_documents.EVENTS.values()),
 )
-_TAKEN = (schemas.ChatBody, schemas.ToolCallsBody)
+_TAKEN = (schemas.ChatBody, schemas.ToolCallsBody, schemas.ForkBody)
 
 _REQUEST_ID = {
     "description": "Names the request in the log; a sane one of the caller's is kept.",
@@ -58,7 +60,7 @@ def takes(body: type[BaseModel]) -> dict[str, Any]:
 
 def answers(document: type[BaseModel], *errors: int, status: int = 200) -> Responses:
     """`responses` of a route that gives this document or one of these errors; 500 is added."""
-    return {status: _response("The answer", "application/json", _ref(document)), **_problems(errors)}
+    return {status: _response("The answer", "application/json", _ref(document)), **problems(*errors)}
 
 
 def streams(*errors: int) -> Responses:
@@ -70,7 +72,7 @@ def streams(*errors: int) -> Responses:
         "Cache-Control": {"schema": {"const": "no-cache"}},
         "X-Accel-Buffering": {"schema": {"const": "no"}},
     }
-    return {200: events, **_problems(errors)}
+    return {200: events, **problems(*errors)}
 
 
 def accepts(document: type[BaseModel]) -> Responses:
@@ -94,6 +96,7 @@ def _parameter(place: str, name: str, description: str, schema: dict[str, Any]) 
     return {"in": place, "name": name, "required": False, "description": description, "schema": schema}
 
 
+CONVERSATION_ID = {"in": "path", "name": "conversation_id", "required": True, "schema": {"type": "string"}}
 RUN_ID = {"in": "path", "name": "run_id", "required": True, "schema": {"type": "string"}}
 IDEMPOTENCY_KEY = _parameter(
     "header",
@@ -148,7 +151,8 @@ def _schemas() -> dict[str, Any]:
     return {**sent["$defs"], **taken["$defs"]}
 
 
-def _problems(statuses: Iterable[int]) -> Responses:
+def problems(*statuses: int) -> Responses:
+    """`responses` with these errors; 500 is added."""
     problem = _ref(documents.ProblemDocument)
     responses: Responses = {}
     for status in (*statuses, 500):

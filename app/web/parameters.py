@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from datetime import UTC, datetime
 from typing import Annotated, TypeAlias
 
 from fastapi import Depends
@@ -27,6 +28,10 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 
 class ParameterInvalid(Exception):
     """A header or a query parameter cannot be used; the message names it and says what it must be."""
+
+
+class ConversationsUnknown(Exception):
+    """The gateway does not remember conversations, or not where they can be looked at."""
 
 
 async def _after(request: Request) -> int:
@@ -60,9 +65,28 @@ async def _conversation(request: Request) -> str | None:
     return request.query_params.get("conversation_id")
 
 
+async def _before_conversation(request: Request) -> tuple[datetime, str] | None:
+    """The place in the list at which the last page ended, None for the first page."""
+    before = request.query_params.get("before")
+    if before is None:
+        return None
+    moment, _, name = before.partition("/")
+    try:
+        return datetime.fromisoformat(moment).astimezone(UTC), name
+    except (ValueError, OverflowError):
+        raise ParameterInvalid("before must be what stands in next") from None
+
+
+async def _conversation_name(request: Request) -> str:
+    name: str = request.path_params["conversation_id"]
+    return name
+
+
 After: TypeAlias = Annotated[int, Depends(_after)]
 PageLimit: TypeAlias = Annotated[int, Depends(_limit)]
 Before: TypeAlias = Annotated[str | None, Depends(_before)]
+BeforeConversation: TypeAlias = Annotated[tuple[datetime, str] | None, Depends(_before_conversation)]
+ConversationName: TypeAlias = Annotated[str, Depends(_conversation_name)]
 OfConversation: TypeAlias = Annotated[str | None, Depends(_conversation)]
 
 

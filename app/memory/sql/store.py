@@ -99,11 +99,10 @@ class SqlChatMemory:
     async def fork(self, conversation_id: str, new_id: str, turn: int | None = None) -> KeptConversation:
         """See `ConversationStore.fork`."""
         now = datetime.now(UTC)
+        empty = KeptConversation(checked_id(new_id), now, now)
         async with self._database.writing() as connection:
             try:
-                await connection.execute(
-                    insert(conversations).values(**_row(KeptConversation(checked_id(new_id), now, now)))
-                )
+                await connection.execute(insert(conversations).values(**_row(empty)))
             except IntegrityError:
                 raise ConversationExists(f"there is a conversation {new_id!r} already") from None
             origin = await _found(connection, conversation_id)
