@@ -127,3 +127,6 @@ EVENTS: dict[str, EventData] = {
     "stream.cut_off": StreamCutOffData,
 }
 """The data of every event of a stream."""
+
+UNNUMBERED = frozenset({"stream.cut_off"})
+"""Events that are none of the run's: they have no `id`, and a reader's place stays where it is."""
