@@ -44,6 +44,7 @@ _SENT = (
 _TAKEN = (schemas.ChatBody, schemas.ToolCallsBody)
 
 _REQUEST_ID = {
+    "required": True,
     "description": "Names the request in the log; a sane one of the caller's is kept.",
     "schema": {"type": "string"},
 }
@@ -51,7 +52,7 @@ _RETRY_AFTER = {
     "description": "Seconds to wait before asking again; with 502 only where the model server said so.",
     "schema": {"type": "integer", "minimum": 1},
 }
-_LOCATION = {"schema": {"type": "string", "format": "uri-reference"}}
+_LOCATION = {"required": True, "schema": {"type": "string", "format": "uri-reference"}}
 _REPLAYED = {
     "description": "The run was begun by an earlier request of the same `Idempotency-Key`; absent otherwise.",
     "schema": {"const": "true"},
@@ -94,8 +95,8 @@ def streams(*errors: int, located: bool = False, retry: int | None = None) -> Re
     # OpenAPI 3.1 has no words for streams; that the schema is each event's is what its tools have settled on.
     events = _response("Server-sent events, the run's end last", EVENT_STREAM, event)
     events["headers"] |= {
-        "Cache-Control": {"schema": {"const": "no-cache"}},
-        "X-Accel-Buffering": {"schema": {"const": "no"}},
+        "Cache-Control": {"required": True, "schema": {"const": "no-cache"}},
+        "X-Accel-Buffering": {"required": True, "schema": {"const": "no"}},
         **({"Location": _LOCATION} if located else {}),
     }
     return {200: events, **_problems(errors)}
