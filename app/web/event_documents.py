@@ -102,7 +102,7 @@ class RunFailedData(ProblemDocument):
 
 
 class StreamCutOffData(ProblemDocument):
-    """Data of `stream.cut_off`: this reader was too slow, and events that it lacks are gone. The run goes on."""
+    """Data of `stream.cut_off`: this reader was too slow, and events that it lacks are gone. The run has not ended."""
 
     run_id: str
 
