@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.chat import Prompt
+from app.chat import Prompt, ToolMessage
 from tests.support.gates import PATIENCE
 from tests.support.web import ENDPOINTS, Event, Reply, events_in, reply_of
 
@@ -101,5 +101,5 @@ async def line(client: httpx.AsyncClient, *statuses: str, conversation_id: str =
 
 
 def said(prompt: Prompt) -> list[str]:
-    """The texts of a prompt's messages."""
-    return [message.content for message in prompt.messages]
+    """What was said in a prompt; results of tools are not."""
+    return [message.content for message in prompt.messages if not isinstance(message, ToolMessage)]

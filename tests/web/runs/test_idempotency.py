@@ -135,7 +135,7 @@ async def test_another_body_with_the_key_is_refused_while_the_run_goes_and_after
 ) -> None:
     reply, tool = Hesitant(), echo()
     model = ScriptedModel(reply)
-    body = {"message": "Hello", "conversation_id": "c", "tool_context": {"user": 1}}
+    body: dict[str, Any] = {"message": "Hello", "conversation_id": "c", "tool_context": {"user": 1}}
     async with gateway(model, [tool], settings={"stream": AT_ONCE}) as client:
         asking = asyncio.create_task(send(client, stream=stream, key="k", **body))
         await reply.asked.wait()

@@ -7,12 +7,11 @@ import asyncio
 import pytest
 
 from app.chat import ModelUnavailable
-from app.providers.scripted import ScriptedModel, tool_calls
+from app.providers.scripted import ScriptedModel
 from app.web.sse import PING
 from tests.support.gates import PATIENCE
 from tests.support.hesitant import Hesitant
 from tests.support.modes import both_modes
-from tests.support.tools import Held
 from tests.support.web import ENDPOINTS, ask
 from tests.web.runs.asking import AT_ONCE, each_way, leave, line, listening, said
 from tests.web.runs.conftest import Gateways
@@ -81,23 +80,41 @@ async def test_one_that_waits_in_the_background_says_so(gateway: Gateways) -> No
 
 @both_modes
 async def test_ten_that_wait_run_one_at_a_time_in_the_order_they_came(gateway: Gateways, *, stream: bool) -> None:
-    held = Held()
-    model = ScriptedModel(tool_calls(("held", {})), forever="Hm.")
-    texts = [f"Message {number}" for number in range(10)]
-    async with gateway(model, [held.tool]) as client:
-        asking = [asyncio.create_task(ask(client, "First", stream=stream, **C))]
-        await held.begun()
-        for count, text in enumerate(texts, 1):
+    replies = [Hesitant(f"Answer {number}") for number in range(11)]
+    texts = [f"Message {number}" for number in range(11)]
+    model = ScriptedModel(*replies)
+    async with gateway(model) as client:
+        asking = []
+        for count, text in enumerate(texts):
             asking.append(asyncio.create_task(ask(client, text, stream=stream, **QUEUE)))
             await line(client, "running", *["queued"] * count)
-        held.let_go.set()
-        replies = await asyncio.gather(*asking)
+        for count, reply in enumerate(replies):
+            await line(client, *["completed"] * count, "running", *["queued"] * (10 - count))
+            reply.go_on.set()
+        answers = await asyncio.gather(*asking)
 
-    assert {(reply.status, reply.document["content"]) for reply in replies} == {(200, "Hm.")}
-    assert [said(prompt)[-1] for prompt in model.prompts[2:]] == texts
-    # Who ran before another had ended would lack its turn.
-    said_before = [text for message in ("First", *texts[:-1]) for text in (message, "Hm.")]
-    assert said(model.prompts[-1]) == [*said_before, texts[-1]]
+    assert [answer.document["content"] for answer in answers] == [f"Answer {number}" for number in range(11)]
+    before = [text for number in range(10) for text in (f"Message {number}", f"Answer {number}")]
+    assert [said(prompt) for prompt in model.prompts] == [
+        [*before[: 2 * number], text] for number, text in enumerate(texts)
+    ]
+
+
+@both_modes
+async def test_one_who_leaves_when_its_turn_has_come_ends_its_run(gateway: Gateways, *, stream: bool) -> None:
+    one, two = Hesitant(), Hesitant()
+    async with gateway(ScriptedModel(one, two)) as client:
+        asking = asyncio.create_task(ask(client, "One", stream=stream, **C))
+        await one.asked.wait()
+        leaving = asyncio.create_task(ask(client, "Two", stream=stream, **QUEUE))
+        await line(client, "running", "queued")
+        one.go_on.set()
+        await asking
+        await two.asked.wait()
+        await leave(leaving)
+        await line(client, "completed", "cancelled")
+
+    assert two.cancelled.is_set()
 
 
 @each_way
