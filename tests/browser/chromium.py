@@ -35,11 +35,13 @@ class Seen:
         events: all of them, in the order they came.
         opened: how many times a stream began.
         found: whether the conversation had a run already when the page was loaded.
+        statuses: of the answers when a run's events were asked for; None = the line was cut before.
     """
 
     events: list[Event]
     opened: int
     found: bool
+    statuses: list[int | None]
 
 
 def executable() -> str:
@@ -77,4 +79,5 @@ async def browse(url: str, *acts: Act) -> Seen:
         raise
     assert process.returncode == 0, errors.decode()
     seen: dict[str, Any] = json.loads(output)
-    return Seen([Event(**event) for event in seen["events"]], seen["opened"], seen["found"])
+    events = [Event(**event) for event in seen["events"]]
+    return Seen(events, seen["opened"], seen["found"], seen["statuses"])

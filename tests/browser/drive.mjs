@@ -16,6 +16,8 @@ async function load(page, go) {
 }
 
 async function drive(page) {
+  const asked = [];
+  page.on("request", (request) => request.url().endsWith("/events") && asked.push(request));
   await load(page, () => page.goto(url));
   for (const { after, act } of acts) {
     await page.waitForFunction((count) => window.seen.events.length >= count, after, { polling: 50 });
@@ -23,7 +25,9 @@ async function drive(page) {
     else await page.click(`#${act}`);
   }
   await page.waitForFunction(() => window.seen.ended, null, { polling: 50 });
-  console.log(JSON.stringify(await page.evaluate(() => window.seen)));
+  const answers = await Promise.all(asked.map((request) => request.response()));
+  const statuses = answers.map((answer) => answer && answer.status());
+  console.log(JSON.stringify({ ...(await page.evaluate(() => window.seen)), statuses }));
 }
 
 const browser = await chromium.launch({ executablePath: executable, chromiumSandbox: false }); // root has no sandbox

@@ -74,6 +74,12 @@ async def scene(*, same_origin: bool) -> AsyncIterator[Scene]:
                 yield Scene(told, origin, loads)
 
 
+def assert_stopped(seen: Seen) -> None:
+    """The page has asked until it was told that there is no more, and then no more."""
+    assert seen.statuses[-1] == 204
+    assert {200} <= set(seen.statuses[:-1]) <= {200, None}
+
+
 @pytest.mark.parametrize("same_origin", [True, False], ids=["same origin", "another origin"])
 async def test_an_event_source_has_the_whole_answer_once_over_a_line_that_is_cut_every_second(
     same_origin: bool,
@@ -83,6 +89,7 @@ async def test_an_event_source_has_the_whole_answer_once_over_a_line_that_is_cut
 
         assert not seen.found
         assert seen.opened > 3
+        assert_stopped(seen)
         await played.told.assert_told(seen.events)
 
 
@@ -91,6 +98,7 @@ async def test_a_run_in_the_background_is_followed_through_its_silence() -> None
         seen = await played.browse(start="background", meanwhile=lambda: played.told.end_after_cuts(1))
 
         assert seen.opened > 1
+        assert_stopped(seen)
         await played.told.assert_told(seen.events, IN_ONE)
 
 
@@ -105,6 +113,7 @@ async def test_a_page_that_is_reloaded_in_mid_run_finds_it_and_has_it_from_the_s
 
         assert seen.found
         assert seen.opened > 1
+        assert_stopped(seen)
         await played.told.assert_told(seen.events)
 
 
@@ -118,6 +127,7 @@ async def test_a_run_that_is_cancelled_from_the_page_ends_there_with_what_was_to
         assert said_before == "".join(BEFORE)
         assert "".join(AFTER).startswith(said_after)
         assert seen.events[-1].name == "run.cancelled"
+        assert_stopped(seen)
         assert json.loads(seen.events[-1].data)["content"] == run["answer"]["content"] == said_after
         assert run["answer"]["finish_reason"] == "cancelled"
         assert seen.events == await played.told.events(run["id"])
@@ -130,4 +140,5 @@ async def test_a_page_that_reads_by_fetch_takes_up_the_stream_where_it_was_cut()
         seen = await played.browse(read="fetch", meanwhile=lambda: played.told.end_after_cuts(3))
 
         assert seen.opened > 3
+        assert_stopped(seen)
         await played.told.assert_told(seen.events)

@@ -85,7 +85,8 @@ class BadLine:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._life / 2):
                     piece = await source.read(65536)
-                    target.write(piece[: len(piece) // 2])
+                    if not piece.startswith(b"HTTP/"):  # browsers take half a head for a whole one
+                        target.write(piece[: len(piece) // 2])
         if self.cuts.count % 2:
             target.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         if carries_events and follows.is_set():

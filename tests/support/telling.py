@@ -73,19 +73,21 @@ class Telling:
     async def assert_told(self, events: list[Event], names: Sequence[str] = STREAMED) -> None:
         """The events are the run's, each once and in order, and hold the whole story, which was told once."""
         run = await self.run()
+        told = [name for name, _ in groupby(event.name for event in events)]
 
         assert_in_order(events)
-        assert [name for name, _ in groupby(event.name for event in events)] == list(names)
+        assert told == list(names), told
         if "text.delta" in names:
-            assert texts(events) == ["".join(BEFORE), "".join(AFTER)]
-        assert json.loads(events[-1].data)["content"] == run["answer"]["content"] == "".join(AFTER)
-        assert events == await self.events(run["id"])
-        assert len(self.model.exchanges) == 2
+            assert texts(events) == ["".join(BEFORE), "".join(AFTER)], texts(events)
+        assert json.loads(events[-1].data)["content"] == run["answer"]["content"] == "".join(AFTER), run
+        assert events == await self.events(run["id"]), events
+        assert len(self.model.exchanges) == 2, self.model.exchanges
 
 
 def assert_in_order(events: list[Event]) -> None:
     """Each number is there once, from 1, with no gaps."""
-    assert [event.id for event in events] == [str(number) for number in range(1, len(events) + 1)]
+    numbers = [event.id for event in events]
+    assert numbers == [str(number) for number in range(1, len(events) + 1)], numbers
 
 
 def texts(events: list[Event]) -> list[str]:
