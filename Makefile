@@ -17,7 +17,7 @@ $(if $(PYTHON),,$(error Python 3.11 or newer is needed; name it with PYTHON=/pat
 $(PYTHON) -m venv --clear $(VENV)
 endef
 
-.PHONY: help run check test lint types imports unit format hundred real-model peers schemathesis llmock chaos lock image container-test clean
+.PHONY: help run check test lint types imports unit format hundred real-model peers schemathesis llmock browser chaos lock image container-test clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -48,7 +48,7 @@ format: $(VENV)/development ## put the code in form
 	$(BIN)/ruff format
 
 hundred: $(VENV)/development ## the unit suite a hundred times: a test that fails now and then is a fault
-	for turn in $$(seq 100); do echo "turn $$turn" && $(BIN)/python -m pytest -q -m "not (server or real_model or peers or schemathesis or llmock)" || exit 1; done
+	for turn in $$(seq 100); do echo "turn $$turn" && $(BIN)/python -m pytest -q -m "not (server or real_model or peers or schemathesis or llmock or browser)" || exit 1; done
 
 real-model: $(VENV)/real-model ## drive a real llama.cpp server (downloads 130 MB once)
 	$(BIN)/python -m pytest -m real_model -rs tests/real_model
@@ -61,6 +61,9 @@ schemathesis: $(VENV)/schemathesis/ready ## look for answers that the OpenAPI do
 
 llmock: $(VENV)/llmock/ready ## let a hostile model server grade the gateway
 	$(BIN)/python -m pytest -m llmock -rs tests/llmock
+
+browser: $(VENV)/browser ## follow runs with Chromium over a line that is cut every second (needs node and Chromium)
+	$(BIN)/python -m pytest -m browser -rs tests/browser
 
 chaos: $(VENV)/development ## 10,000 runs before a server that fails in every way; fewer: make chaos ARGS="--runs 1000"
 	$(BIN)/python -m benchmarks.chaos $(ARGS)
@@ -82,7 +85,7 @@ container-test: ## build the image and show that it serves, as nobody and on a r
 	.ci/container-test
 
 clean: ## remove everything that was made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .coverage build dist *.egg-info tests/peers/node_modules
+	rm -rf $(VENV) .mypy_cache .ruff_cache .coverage build dist *.egg-info tests/{peers,browser}/node_modules
 
 # Another lock makes another virtual environment: what it no longer names is gone.
 $(VENV)/runtime: requirements.lock
@@ -99,8 +102,9 @@ $(VENV)/real-model: $(VENV)/development requirements-real-model.lock
 	$(PIP) install --require-hashes --no-deps --requirement requirements-real-model.lock
 	touch $@
 
-$(VENV)/peers: $(VENV)/development tests/peers/package-lock.json
-	npm ci --prefix tests/peers --ignore-scripts --no-audit --no-fund
+$(VENV)/peers $(VENV)/browser: $(VENV)/%: $(VENV)/development tests/%/package-lock.json
+	@command -v npm >/dev/null || { echo "missing: node and npm" >&2; exit 1; }
+	npm ci --prefix tests/$* --ignore-scripts --no-audit --no-fund
 	touch $@
 
 # In environments of their own: their pytest plugins would be loaded into every run of our tests.

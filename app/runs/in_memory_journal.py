@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 
-from app.chat import (
-    ChatResponse,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallArguments,
-    ToolCallErrored,
-    ToolCallReady,
-    ToolCallSucceeded,
-)
+from app.chat import ReasoningDelta, TextDelta, ToolCallArguments
 from app.runs.errors import EventsGone
 from app.runs.journal import Entry, RunCancelled, RunCompleted, RunEnd, RunEvent, RunFailed, Span
 
@@ -22,7 +14,10 @@ _BATCH = 512
 """Entries that a reader is given at once: whoever comes late is not handed megabytes in one piece."""
 
 _OVERHEAD = 200
-"""Bytes that an entry takes beside its text."""
+"""Bytes that an entry takes beside its texts."""
+
+_ITEM = 64
+"""Bytes that an item of a list or a mapping takes beside its texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +26,7 @@ class JournalLimits:
 
     Attributes:
         events: entries.
-        bytes: of their texts in UTF-8, and about 200 for each entry.
+        bytes: what they take, about: their texts in UTF-8, 200 for each entry, and 64 for each item in one.
     """
 
     events: int = 20_000
@@ -52,7 +47,7 @@ class InMemoryJournal:
         self._bytes = 0
         self._dropped = 0
         self._ended = False
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: set[asyncio.Future[None]] = set()
 
     async def append(self, round_: int | None, event: RunEvent) -> None:
         """See `Journal.append`."""
@@ -62,8 +57,7 @@ class InMemoryJournal:
         self._bytes += size
         self._drop()
         self._ended = isinstance(event, RunEnd)
-        waiting, self._waiting = self._waiting, []
-        for reader in waiting:
+        for reader in self._waiting:
             if not reader.done():
                 reader.set_result(None)
 
@@ -84,12 +78,20 @@ class InMemoryJournal:
             if batch := self.entries(after, _BATCH):
                 after += len(batch)
                 yield batch
+                if len(batch) == _BATCH:
+                    await asyncio.sleep(0)  # others have their turn, though there is more and its reader takes it all
             elif self._ended:
                 return
             else:
-                more: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._waiting.append(more)
-                await more
+                await self._more()
+
+    async def _more(self) -> None:
+        more: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(more)
+        try:
+            await more
+        finally:
+            self._waiting.remove(more)
 
     def _drop(self) -> None:
         """Let the oldest entries go, until what is left is within the limits."""
@@ -104,25 +106,30 @@ class InMemoryJournal:
 
 
 def _size(event: RunEvent) -> int:
-    """Bytes of an event's texts."""
     match event:
         case TextDelta(text) | ReasoningDelta(text) | ToolCallArguments(_, _, text):
             return _utf8(text)
-        case ToolCallReady(call):
-            return _utf8(call.arguments)
-        case ToolCallSucceeded(_, _, text) | ToolCallErrored(_, _, text):
-            return _utf8(text)
         case RunCompleted(response) | RunCancelled(response):
-            return _answer_size(response)
-        case RunFailed(error):
-            return _utf8(str(error))
+            return _texts(replace(response, generated=()))  # which says the same again
+        case RunFailed(error):  # asked for its text, an error that is not ours may fail itself
+            return _texts([part for part in error.args if isinstance(part, str)])
+        case _:
+            return _texts(event)
+
+
+def _texts(value: object) -> int:
+    """Bytes of all texts in a value, however deep."""
+    match value:
+        case str():
+            return _utf8(value)
+        case Mapping():
+            return sum(_ITEM + _texts(key) + _texts(item) for key, item in value.items())
+        case list() | tuple():
+            return sum(_ITEM + _texts(item) for item in value)
+        case _ if is_dataclass(value):
+            return sum(_texts(getattr(value, field.name)) for field in fields(value))
         case _:
             return 0
-
-
-def _answer_size(response: ChatResponse) -> int:
-    runs = sum(_utf8(run.arguments) + _utf8(run.result or run.error or "") for run in response.tool_runs)
-    return _utf8(response.content) + _utf8(response.message.reasoning or "") + runs
 
 
 def _utf8(text: str) -> int:

@@ -136,14 +136,14 @@ class LocalRun:
         except TimeoutError:
             return
         if isinstance(self._end, RunFailed) and not self._has_answered:
-            raise self._end.error
+            raise _afresh(self._end.error)
 
     async def result(self) -> ChatResponse:
         """See `Run.result`."""
         await self._over.wait()
         match self._end:
             case RunFailed(error):
-                raise error
+                raise _afresh(error)
             case RunCompleted(response) | RunCancelled(response):
                 return response
             case None:
@@ -193,7 +193,7 @@ class LocalRun:
             end = self._answer
         except Exception as error:  # noqa: BLE001 - whatever ends a run is told to its readers
             self._log(error)
-            end = RunFailed(error)
+            end = RunFailed(_afresh(error))
         finally:
             self._disarm()
         self._is_driving = False
@@ -270,3 +270,14 @@ class LocalRun:
             used += error.usage
         billed = "" if used == Usage() else f" (tokens used: {used.input_tokens} in, {used.output_tokens} out)"
         logger.warning("%s failed: %s: %s%s", self.id, type(error).__name__, error, billed)
+
+
+def _afresh(error: Exception) -> Exception:
+    """The error as if nobody had raised it: it is kept, and where it was raised holds all that was at work there."""
+    behind: list[BaseException | None] = [error]
+    while behind:
+        one = behind.pop()
+        if one is not None and one.__traceback__ is not None:
+            one.__traceback__ = None
+            behind += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
+    return error

@@ -102,7 +102,7 @@ class RunFailedData(ProblemDocument):
 
 
 class StreamCutOffData(ProblemDocument):
-    """Data of `stream.cut_off`: this reader was too slow, and events that it lacks are gone. The run goes on."""
+    """Data of `stream.cut_off`: this reader was too slow, and events that it lacks are gone. The run has not ended."""
 
     run_id: str
 
@@ -127,3 +127,6 @@ EVENTS: dict[str, EventData] = {
     "stream.cut_off": StreamCutOffData,
 }
 """The data of every event of a stream."""
+
+UNNUMBERED = frozenset({"stream.cut_off"})
+"""Events that are none of the run's: they have no `id`, and a reader's place stays where it is."""

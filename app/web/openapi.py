@@ -25,6 +25,8 @@ Responses: TypeAlias = dict[int | str, dict[str, Any]]
 
 BODY_ERRORS = (400, 413, 415, 422)
 _RETRIED = frozenset({429, 502, 503})
+_OUTCOMES = frozenset({200, 202, 429, 500, 502, 503, 504})
+"""What a run can give; the other statuses refuse to begin one."""
 RUN_ERRORS = (*BODY_ERRORS, 409, 429, 502, 503, 504)
 
 _REF = "#/components/schemas/{model}"
@@ -44,6 +46,7 @@ _SENT = (
 _TAKEN = (schemas.ChatBody, schemas.ToolCallsBody, schemas.ForkBody)
 
 _REQUEST_ID = {
+    "required": True,
     "description": "Names the request in the log; a sane one of the caller's is kept.",
     "schema": {"type": "string"},
 }
@@ -51,11 +54,30 @@ _RETRY_AFTER = {
     "description": "Seconds to wait before asking again; with 502 only where the model server said so.",
     "schema": {"type": "integer", "minimum": 1},
 }
+_LOCATION = {"required": True, "schema": {"type": "string", "format": "uri-reference"}}
+_REPLAYED = {
+    "description": "The run was begun by an earlier request of the same `Idempotency-Key`; absent otherwise.",
+    "schema": {"const": "true"},
+}
+_LINKS = {
+    name: {
+        "operationRef": f"#/paths/{path.replace('/', '~1')}/{method}",
+        "parameters": {"run_id": "$response.body#/id"},
+    }
+    for name, method, path in (
+        ("run", "get", "/runs/{run_id}"),
+        ("run_events", "get", "/runs/{run_id}/events"),
+        ("cancel_run", "post", "/runs/{run_id}/cancel"),
+    )
+}
+"""Where to go with a document that has the id of a run."""
 
 
-def takes(body: type[BaseModel]) -> dict[str, Any]:
-    """`openapi_extra` of a route that reads this body by itself."""
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": _ref(body)}}}}
+def takes(body: type[BaseModel], **examples: dict[str, Any]) -> dict[str, Any]:
+    """`openapi_extra` of a route that reads this body by itself, with bodies to begin with."""
+    shown = {name: {"value": value} for name, value in examples.items()}
+    content = {"application/json": {"schema": _ref(body), "examples": shown}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def answers(document: type[BaseModel], *errors: int, status: int = 200) -> Responses:
@@ -63,14 +85,21 @@ def answers(document: type[BaseModel], *errors: int, status: int = 200) -> Respo
     return {status: _response("The answer", "application/json", _ref(document)), **problems(*errors)}
 
 
-def streams(*errors: int) -> Responses:
-    """`responses` of a route that gives a stream of events or one of these errors; 500 is added."""
-    event = {"oneOf": [_event(name, data) for name, data in event_documents.EVENTS.items()]}
+def streams(*errors: int, located: bool = False, retry: int | None = None) -> Responses:
+    """`responses` of a route that gives a stream of events or one of these errors; 500 is added.
+
+    Args:
+        errors: their statuses.
+        located: whether the response says where the events are found again.
+        retry: milliseconds after which browsers are told to come back; None = they are told nothing.
+    """
+    event = {"oneOf": [_event(name, data, retry) for name, data in event_documents.EVENTS.items()]}
     # OpenAPI 3.1 has no words for streams; that the schema is each event's is what its tools have settled on.
     events = _response("Server-sent events, the run's end last", EVENT_STREAM, event)
     events["headers"] |= {
-        "Cache-Control": {"schema": {"const": "no-cache"}},
-        "X-Accel-Buffering": {"schema": {"const": "no"}},
+        "Cache-Control": {"required": True, "schema": {"const": "no-cache"}},
+        "X-Accel-Buffering": {"required": True, "schema": {"const": "no"}},
+        **({"Location": _LOCATION} if located else {}),
     }
     return {200: events, **problems(*errors)}
 
@@ -78,8 +107,17 @@ def streams(*errors: int) -> Responses:
 def accepts(document: type[BaseModel]) -> Responses:
     """`responses` of a route that can also answer before the work is done."""
     accepted = _response("It is being done; `Location` says where to look", "application/json", _ref(document))
-    accepted["headers"]["Location"] = {"schema": {"type": "string"}}
+    accepted["headers"]["Location"] = _LOCATION
     return {202: accepted}
+
+
+def begins_run(responses: Responses) -> Responses:
+    """`responses` of a route that begins a run, or joins the one that the same key has begun."""
+    for status in _OUTCOMES & responses.keys():
+        responses[status]["headers"][outside.REPLAYED] = _REPLAYED
+        if "application/json" in responses[status]["content"]:
+            responses[status]["links"] = _LINKS
+    return responses
 
 
 def nothing(description: str) -> Responses:
@@ -97,7 +135,13 @@ def _parameter(place: str, name: str, description: str, schema: dict[str, Any]) 
 
 
 CONVERSATION_ID = {"in": "path", "name": "conversation_id", "required": True, "schema": {"type": "string"}}
-RUN_ID = {"in": "path", "name": "run_id", "required": True, "schema": {"type": "string"}}
+RUN_ID = {
+    "in": "path",
+    "name": "run_id",
+    "required": True,
+    "description": "The `id` of an answer, the `run_id` of an event.",
+    "schema": {"type": "string"},
+}
 IDEMPOTENCY_KEY = _parameter(
     "header",
     outside.IDEMPOTENCY_KEY,
@@ -108,10 +152,13 @@ LAST_EVENT_ID = _parameter(
     "header",
     outside.LAST_EVENT_ID,
     "The number of the last event that the reader has; before `after`.",
-    {"type": "string", "pattern": "^[0-9]{1,18}$"},
+    {"type": "string", "pattern": "^[0-9]{0,18}$"},
 )
 AFTER = _parameter(
-    "query", "after", "The number of the last event that the reader has.", {"type": "integer", "minimum": 0}
+    "query",
+    "after",
+    "The number of the last event that the reader has.",
+    {"type": "integer", "minimum": 0, "maximum": outside.LARGEST_NUMBER, "default": 0},
 )
 LIMIT = _parameter(
     "query",
@@ -119,7 +166,9 @@ LIMIT = _parameter(
     "How many runs a page may have.",
     {"type": "integer", "minimum": 1, "maximum": outside.LARGEST_PAGE, "default": outside.DEFAULT_PAGE},
 )
-BEFORE = _parameter("query", "before", "The `next` of the page before.", {"type": "string"})
+BEFORE = _parameter(
+    "query", "before", "The `next` of the page before.", {"type": "string", "pattern": f"^{outside.RUN_ID}$"}
+)
 CONVERSATION = _parameter("query", "conversation_id", "Only runs of this conversation.", {"type": "string"})
 
 
@@ -166,16 +215,19 @@ def _response(description: str, media_type: str, schema: dict[str, Any]) -> dict
     return {"description": description, "headers": {HEADER: _REQUEST_ID}, "content": {media_type: {"schema": schema}}}
 
 
-def _event(name: str, data: type[BaseModel]) -> dict[str, Any]:
+def _event(name: str, data: type[BaseModel], retry: int | None) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "event": {"const": name},
+        "data": {"type": "string", "contentMediaType": "application/json", "contentSchema": _ref(data)},
+    }
+    if name not in event_documents.UNNUMBERED:
+        fields = {"id": {"type": "string", "pattern": "^[1-9][0-9]*$"}, **fields}
+    once = {"const": retry, "description": "Milliseconds; with the stream's first event only."}
     return {
         "title": name,
         "type": "object",
-        "required": ["id", "event", "data"],
-        "properties": {
-            "id": {"type": "string", "pattern": "^[1-9][0-9]*$"},
-            "event": {"const": name},
-            "data": {"type": "string", "contentMediaType": "application/json", "contentSchema": _ref(data)},
-        },
+        "required": list(fields),
+        "properties": fields if retry is None else {**fields, "retry": once},
     }
 
 

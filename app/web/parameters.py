@@ -20,9 +20,10 @@ LAST_EVENT_ID = "Last-Event-ID"
 
 DEFAULT_PAGE = 20
 LARGEST_PAGE = 100
+LARGEST_NUMBER = 10**18 - 1
+RUN_ID = "run_[0-9a-f]{32}"
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
-_RUN_ID = re.compile(r"run_[0-9a-f]{32}")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
@@ -40,14 +41,15 @@ async def _after(request: Request) -> int:
     A browser that comes back names the event it had last in the header, and its address is still the first one: so
     the header wins.
     """
+    after = _number("after", request.query_params.get("after", "0"))
     if given := request.headers.get(LAST_EVENT_ID):
         return _number(LAST_EVENT_ID, given)
-    return _number("after", request.query_params.get("after") or "0")
+    return after
 
 
 async def _limit(request: Request) -> int:
     """How many items a page may have."""
-    limit = _number("limit", request.query_params.get("limit") or str(DEFAULT_PAGE))
+    limit = _number("limit", request.query_params.get("limit", str(DEFAULT_PAGE)))
     if not 1 <= limit <= LARGEST_PAGE:
         raise ParameterInvalid(f"limit must be from 1 to {LARGEST_PAGE}")
     return limit
@@ -56,7 +58,7 @@ async def _limit(request: Request) -> int:
 async def _before(request: Request) -> str | None:
     """The id of the run at which the last page ended, None for the first page."""
     before = request.query_params.get("before")
-    if before is not None and not _RUN_ID.fullmatch(before):
+    if before is not None and not re.fullmatch(RUN_ID, before):
         raise ParameterInvalid("before must be the id of a run, as it stands in next")
     return before
 

@@ -132,7 +132,10 @@ class RunStream(EventSourceResponse):
             tasks.create_task(self._end_when_stopping())
             tasks.create_task(self._line.watch())
             if self._heartbeat is not None:
-                tasks.create_task(self._line.keep_alive(self._heartbeat))
+                tasks.create_task(self._line.keep_alive(self._heartbeat, self._is_over))
+
+    def _is_over(self) -> bool:
+        return self._run.end is not None
 
     async def _end_when_stopping(self) -> None:
         await self._stopping.wait()
@@ -162,10 +165,15 @@ class _Line:
             self._written = self._clock()
             self._closed = message["type"] == "http.response.body" and not message.get("more_body", False)
 
-    async def keep_alive(self, interval: float) -> None:
-        """Write a comment whenever nothing was written for `interval` seconds, to the end of the stream."""
-        while not self._closed:
-            idle = self._clock() - self._written
+    async def keep_alive(self, interval: float, is_over: Callable[[], bool]) -> None:
+        """Write a comment whenever nothing was written for `interval` seconds.
+
+        Args:
+            interval: counted from the end of the last write.
+            is_over: whether all there will ever be to write is there: it comes without a pause, and is the last.
+        """
+        while not self._closed and not is_over():
+            idle = 0.0 if self._writing else self._clock() - self._written
             if idle < interval:
                 await asyncio.sleep(interval - idle)
             else:

@@ -1,4 +1,4 @@
-// Reads /chat/stream with @microsoft/fetch-event-source; one line of JSON an event.
+// Reads /chat/stream, or without a body follows a run, with @microsoft/fetch-event-source; one line of JSON an event.
 import { fetchEventSource } from "@microsoft/fetch-event-source";
 
 // It is made for browsers: this is all that it wants of one.
@@ -6,13 +6,15 @@ globalThis.window = globalThis;
 globalThis.document = { hidden: false, addEventListener() {}, removeEventListener() {} };
 
 const [url, body] = process.argv.slice(2);
+const post = { method: "POST", headers: { "Content-Type": "application/json" }, body };
 await fetchEventSource(url, {
-  method: "POST",
-  headers: { "Content-Type": "application/json" },
-  body,
+  ...(body === undefined ? {} : post),
   openWhenHidden: true,
+  onopen: async ({ status }) => {
+    if (status === 204) process.exit();
+  },
   onmessage: ({ id, event, data }) => console.log(JSON.stringify({ id, event, data })),
   onerror: (error) => {
-    throw error; // or it would ask again, for ever
+    if (body !== undefined) throw error; // or it would ask again, for ever
   },
 });

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import httpx
+import pytest
 from httpx_sse import EventSource
 from sseclient import SSEClient
 
+from tests.support.telling import STREAMED
+
 HERE = Path(__file__).parent
 PATIENCE = 30.0
+MISSING = "needs curl, node and the packages that `make peers` installs"
 JSON_BODY = {"Content-Type": "application/json"}
 
 _WIRE_FORM = re.compile(rb"id: (?P<id>[1-9][0-9]*)\nevent: (?P<name>[a-z_.]+)\ndata: (?P<data>\{[^\r\n]*\})\n\n")
@@ -30,6 +36,16 @@ class Event(NamedTuple):
 
 
 Reader: TypeAlias = Callable[[str, Mapping[str, Any]], list[Event]]
+Follower: TypeAlias = Callable[[str], list[Event]]
+"""One that comes back by itself when its line is cut."""
+
+
+def needed() -> None:
+    """Skip the test where something is missing, but not in CI."""
+    if not (shutil.which("curl") and shutil.which("node") and (HERE / "node_modules").is_dir()):
+        if os.environ.get("CI"):
+            pytest.fail(MISSING)
+        pytest.skip(MISSING)
 
 
 def curl_command(url: str, body: Mapping[str, Any]) -> list[str]:
@@ -81,16 +97,26 @@ def sseclient_py(url: str, body: Mapping[str, Any]) -> list[Event]:
 
 def eventsource_parser(url: str, body: Mapping[str, Any]) -> list[Event]:
     """The npm package eventsource-parser."""
-    return _node("eventsource_parser.mjs", url, body)
+    return _node("eventsource_parser.mjs", url, json.dumps(body))
 
 
 def fetch_event_source(url: str, body: Mapping[str, Any]) -> list[Event]:
     """The npm package @microsoft/fetch-event-source."""
-    return _node("fetch_event_source.mjs", url, body)
+    return _node("fetch_event_source.mjs", url, json.dumps(body))
 
 
-def _node(script: str, url: str, body: Mapping[str, Any]) -> list[Event]:
-    output = _output(["node", str(HERE / script), url, json.dumps(body)])
+def followed_by_fetch_event_source(url: str) -> list[Event]:
+    """The npm package @microsoft/fetch-event-source, which may come back."""
+    return _node("fetch_event_source.mjs", url)
+
+
+def followed_by_eventsource(url: str) -> list[Event]:
+    """The npm package eventsource, which is `EventSource` for node."""
+    return _node("eventsource.mjs", url, *STREAMED)
+
+
+def _node(script: str, *arguments: str) -> list[Event]:
+    output = _output(["node", str(HERE / script), *arguments])
     return [
         Event(read.get("id"), read.get("event"), read["data"]) for read in map(json.loads, output.split(b"\n")[:-1])
     ]

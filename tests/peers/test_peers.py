@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,7 +14,6 @@ import pytest
 
 from tests.peers.gateway import HEARTBEAT, ODD_TEXT
 from tests.peers.readers import (
-    HERE,
     Event,
     Reader,
     curl,
@@ -24,13 +21,13 @@ from tests.peers.readers import (
     eventsource_parser,
     fetch_event_source,
     httpx_sse,
+    needed,
     sseclient_py,
 )
 from tests.support.gateway_process import LoggedProcess, free_port
 
 pytestmark = [pytest.mark.peers, pytest.mark.server]
 
-MISSING = "needs curl, node and the packages that `make peers` installs"
 CONVERSATIONS = {
     "text": [
         *["run.started", "round.started", "reasoning.delta", "text.delta", "round.completed", "run.completed"],
@@ -49,10 +46,7 @@ CONVERSATIONS = {
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """Where `/chat/stream` of a gateway is whose pings are frequent."""
-    if not (shutil.which("curl") and shutil.which("node") and (HERE / "node_modules").is_dir()):
-        if os.environ.get("CI"):
-            pytest.fail(MISSING)
-        pytest.skip(MISSING)
+    needed()
     port = free_port()
     factory = ["--factory", "tests.peers.gateway:create", "--port", str(port)]
     env = {"GATEWAY_STREAM__HEARTBEAT": str(HEARTBEAT)}

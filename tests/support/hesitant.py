@@ -1,4 +1,4 @@
-"""A model that takes its time, for as long as a test wants."""
+"""Models that take their time, for as long as a test wants."""
 
 from __future__ import annotations
 
@@ -30,4 +30,29 @@ class Hesitant:
         except asyncio.CancelledError:
             self.cancelled.set()
             raise
+        return self._reply
+
+
+class Stubborn:
+    """A reply that is given when the test says so, and not even a cancellation changes that.
+
+    Attributes:
+        asked: set when the model is asked.
+        go_on: set to let it reply.
+        cancelled: set when it was told to stop.
+    """
+
+    def __init__(self, reply: Reply = "At last.") -> None:
+        self.asked = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.cancelled = asyncio.Event()
+        self._reply = reply
+
+    async def __call__(self, _: Prompt) -> Reply:
+        self.asked.set()
+        while not self.go_on.is_set():
+            try:
+                await self.go_on.wait()
+            except asyncio.CancelledError:
+                self.cancelled.set()
         return self._reply

@@ -22,6 +22,7 @@ class StreamingTransport(httpx.AsyncBaseTransport):
 
     Each write of the application is one chunk of the response, so `aiter_raw` shows single writes. Closing a
     response before its end, or cancelling the request, is hanging up: the application receives `http.disconnect`.
+    By a request's extension `unread` the application waits while so many writes are not read, as on a full socket.
 
     Args:
         app: the application.
@@ -54,6 +55,8 @@ class _Exchange(httpx.AsyncByteStream):
         self._body = aiter(request.stream)
         self._body_is_read = False
         self._sent: asyncio.Queue[Message | None] = asyncio.Queue()
+        self._unread: int | None = request.extensions.get("unread")
+        self._read = asyncio.Event()
         self._over = asyncio.Event()
         self._task = asyncio.create_task(self._run(app, _scope(request)))
 
@@ -65,6 +68,7 @@ class _Exchange(httpx.AsyncByteStream):
         """
         async with asyncio.timeout(self._patience):
             message = await self._sent.get()
+            self._read.set()
             if message is None:
                 await self._task
             return message
@@ -79,6 +83,7 @@ class _Exchange(httpx.AsyncByteStream):
     async def aclose(self) -> None:
         """Hang up, and wait until the application is done."""
         self._over.set()
+        self._read.set()
         async with asyncio.timeout(self._patience):
             await asyncio.wait([self._task])
         if not self._task.cancelled():
@@ -86,9 +91,15 @@ class _Exchange(httpx.AsyncByteStream):
 
     async def _run(self, app: ASGIApp, scope: Scope) -> None:
         try:
-            await app(scope, self._receive, self._sent.put)
+            await app(scope, self._receive, self._send)
         finally:
             self._sent.put_nowait(None)
+
+    async def _send(self, message: Message) -> None:
+        while self._unread is not None and self._sent.qsize() >= self._unread and not self._over.is_set():
+            self._read.clear()
+            await self._read.wait()
+        self._sent.put_nowait(message)
 
     async def _receive(self) -> Message:
         hanging_up = asyncio.create_task(self._over.wait())

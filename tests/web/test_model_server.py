@@ -1,4 +1,4 @@
-"""What a model server sees of a caller who hangs up at the gateway: its own connection closed, at once."""
+"""What a model server sees of a caller who hangs up at the gateway, or cancels: its own connection closed, at once."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import pytest
 
 from app.main import create_app
 from app.settings import Settings
-from tests.support.chunks import chunk, event, text_stream
+from tests.support.chunks import call, calls, chunk, completion, event, text_stream
+from tests.support.chunks import stream as stream_of
 from tests.support.gates import PATIENCE
-from tests.support.model_server import HANG, Answer, ModelServer, Step
+from tests.support.model_server import HANG, Answer, Exchange, ModelServer, Step
 from tests.support.modes import both_modes
 from tests.support.served import Connection, served
-from tests.support.web import ENDPOINTS, reply_of, serving
+from tests.support.tools import Held, echo
+from tests.support.web import ENDPOINTS, ask, reply_of, serving
 
 pytestmark = pytest.mark.server
 
@@ -25,6 +27,7 @@ PHASES: dict[str, tuple[bytes | Step, ...]] = {
     "before the head": (HANG,),
     "behind the head": (b"", HANG),
     "in the body": (event(chunk({"content": "a"})), HANG),
+    "in arguments": (event(calls(call("look", '{"where": "fa', call_id="c1"))), HANG),
     "in silence": (event(chunk({"content": "a"})), b": still here\n\n", HANG),
 }
 
@@ -49,6 +52,53 @@ async def test_a_caller_who_hangs_up_ends_the_model_servers_work_at_once(phase: 
             async with asyncio.timeout(AT_ONCE):
                 await exchange.gone.wait()
                 await server.until(lambda: server.open_connections == 0)
+
+
+@both_modes
+@pytest.mark.parametrize("phase", PHASES)
+async def test_a_run_that_is_cancelled_ends_the_model_servers_work_at_once(phase: str, *, stream: bool) -> None:
+    async with ModelServer() as server, serving(create_app(settings_for(server), tools=[])) as client:
+        server.will(Answer(*PHASES[phase]))
+        asking = asyncio.create_task(ask(client, stream=stream))
+        async with asyncio.timeout(PATIENCE):
+            exchange = await server.request()
+            if phase != "before the head":
+                await exchange.told.wait()
+        [run] = (await client.get("/runs")).json()["runs"]
+        await client.post(f"/runs/{run['id']}/cancel")
+        async with asyncio.timeout(AT_ONCE):
+            await exchange.gone.wait()
+            await server.until(lambda: server.open_connections == 0)
+        reply = await asking
+
+    assert (reply.status, reply.document["finish_reason"]) == (200, "cancelled")
+
+
+def asking_for_tools(exchange: Exchange) -> Answer:
+    """Two calls, whole or as a stream, as the request wants it."""
+    made = [call("held", "{}", call_id="c1"), call("later", "{}", call_id="c2", index=1)]
+    if exchange.body.get("stream"):
+        return Answer(stream_of(calls(*made), chunk(finish="tool_calls")))
+    return Answer.json(completion({"role": "assistant", "content": None, "tool_calls": made}, "tool_calls"))
+
+
+@both_modes
+@pytest.mark.fault("D03")
+async def test_a_caller_who_hangs_up_during_a_tool_ends_it_at_once_and_nothing_more_is_called(*, stream: bool) -> None:
+    held, later = Held(sequential=True), echo("later")
+    async with ModelServer() as server:
+        server.will(asking_for_tools)
+        async with served(create_app(settings_for(server), tools=[held.tool, later])) as address:
+            async with Connection(address) as line:
+                line.post(ENDPOINTS[stream], HELLO)
+                await held.begun()
+            async with asyncio.timeout(AT_ONCE):
+                await held.ended.wait()
+
+        # Here the gateway has ended, and whatever it might still have asked for has been asked.
+        assert len(server.exchanges) == 1
+    assert held.cancelled == 1
+    assert later.asked == []
 
 
 @both_modes

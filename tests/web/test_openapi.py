@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import pytest
 from jsonschema import Draft202012Validator
 
@@ -16,9 +15,11 @@ from app.main import create_app
 from app.providers.scripted import ScriptedModel, tool_calls
 from app.settings import Settings
 from app.web.errors import KINDS
+from tests.support.hesitant import Hesitant
 from tests.support.modes import both_modes
+from tests.support.openapi import Page
 from tests.support.tools import echo
-from tests.support.web import ENDPOINTS, ask, gateway, serving
+from tests.support.web import ENDPOINTS, gateway, reply_of, serving
 
 USER = {"role": "user", "content": "Hello"}
 CALL = {"role": "assistant", "tool_calls": [{"id": "a", "name": "echo", "arguments": "{}"}]}
@@ -26,29 +27,9 @@ RESULT = {"role": "tool", "tool_call_id": "a", "content": ""}
 
 
 @pytest.fixture(scope="module")
-def page() -> dict[str, Any]:
+def page() -> Page:
     """The page."""
-    return create_app(Settings(), model=ScriptedModel(), tools=[]).openapi()
-
-
-def validator(page: dict[str, Any], schema: dict[str, Any]) -> Draft202012Validator:
-    """Checks values by a schema of the page."""
-    return Draft202012Validator({"components": page["components"], **schema})
-
-
-def body_schema(page: dict[str, Any], path: str) -> dict[str, Any]:
-    """The schema of a route's body."""
-    schema: dict[str, Any] = page["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    return schema
-
-
-def response_schema(page: dict[str, Any], response: httpx.Response) -> dict[str, Any]:
-    """The schema of a response, by its route, its status and its media type."""
-    request = response.request
-    operation = page["paths"][request.url.path][request.method.lower()]
-    content = operation["responses"][str(response.status_code)]["content"]
-    schema: dict[str, Any] = content[response.headers["content-type"].partition(";")[0]]["schema"]
-    return schema
+    return Page(create_app(Settings(), model=ScriptedModel(), tools=[]).openapi())
 
 
 def references(value: Any) -> Iterator[str]:
@@ -63,18 +44,18 @@ def references(value: Any) -> Iterator[str]:
             yield from references(inner)
 
 
-def test_every_reference_leads_somewhere_and_every_schema_is_one(page: dict[str, Any]) -> None:
-    schemas = page["components"]["schemas"]
+def test_every_reference_leads_somewhere_and_every_schema_is_one(page: Page) -> None:
+    schemas = page.document["components"]["schemas"]
 
-    assert {reference.removeprefix("#/components/schemas/") for reference in references(page)} <= set(schemas)
+    assert {reference.removeprefix("#/components/schemas/") for reference in references(page.document)} <= set(schemas)
     for schema in schemas.values():
         Draft202012Validator.check_schema(schema)
 
 
-def test_every_route_is_described_with_every_error_it_can_give(page: dict[str, Any]) -> None:
+def test_every_route_is_described_with_every_error_it_can_give(page: Page) -> None:
     described = {
         path: {method: set(operation["responses"]) for method, operation in methods.items()}
-        for path, methods in page["paths"].items()
+        for path, methods in page.document["paths"].items()
     }
     run = {"200", "400", "409", "413", "415", "422", "429", "500", "502", "503", "504"}
 
@@ -121,17 +102,15 @@ def test_every_route_is_described_with_every_error_it_can_give(page: dict[str, A
     ids=str,
 )
 @both_modes
-async def test_the_schema_of_a_body_and_the_gateway_agree(
-    body: Any, fits: bool, page: dict[str, Any], *, stream: bool
-) -> None:
+async def test_the_schema_of_a_body_and_the_gateway_agree(body: Any, fits: bool, page: Page, *, stream: bool) -> None:
     async with gateway(ScriptedModel("Hi"), [echo()]) as client:
         response = await client.post(ENDPOINTS[stream], json=body)
 
-    assert validator(page, body_schema(page, ENDPOINTS[stream])).is_valid(body) is fits
+    assert page.validator(page.body(ENDPOINTS[stream])["schema"]).is_valid(body) is fits
     assert response.status_code == (200 if fits else 422)
 
 
-async def test_every_answer_and_problem_fits_its_schema(page: dict[str, Any]) -> None:
+async def test_every_answer_and_problem_fits_its_schema(page: Page) -> None:
     script = (
         tool_calls(("echo", {"n": 1}), ("nobody", {})),
         "Done.",
@@ -151,34 +130,79 @@ async def test_every_answer_and_problem_fits_its_schema(page: dict[str, Any]) ->
 
     assert [response.status_code for response in responses] == [200, 429, 422, 400, 200, 200, 200, 200]
     for response in responses:
-        validator(page, response_schema(page, response)).validate(response.json())
+        page.check(response)
 
 
-async def test_every_event_fits_its_schema(page: dict[str, Any]) -> None:
-    stream = page["paths"]["/chat/stream"]["post"]["responses"]["200"]["content"]["text/event-stream"]
-    data = {
-        one["properties"]["event"]["const"]: one["properties"]["data"]["contentSchema"]
-        for one in stream["schema"]["oneOf"]
-    }
+async def test_every_event_fits_its_schema(page: Page) -> None:
     model = ScriptedModel(tool_calls(("echo", {"n": 1}), ("nobody", {})), "Done.", tool_calls(("fail", {})))
     async with gateway(model, [echo()]) as client:
-        replies = [await ask(client, stream=True), await ask(client, stream=True, tools=[])]
+        responses = [
+            await client.post("/chat/stream", json={"message": "Hello"}),
+            await client.post("/chat/stream", json={"message": "Hello", "tools": []}),
+        ]
     async with gateway(ScriptedModel(), advisors=[SafeguardAdvisor(["hello"])]) as client:
-        replies.append(await ask(client, stream=True))
+        responses.append(await client.post("/chat/stream", json={"message": "Hello"}))
 
+    replies = [reply_of(response) for response in responses]
     assert [reply.names[-1] for reply in replies] == ["run.completed", "run.failed", "run.completed"]
     assert replies[-1].names == ["run.started", "text.delta", "run.completed"], "an answer without a round"
-    for reply in replies:
-        for event in reply.events:
-            validator(page, data[event.name]).validate(event.data)
+    for response in responses:
+        page.check(response)
+
+
+async def test_the_end_of_a_stream_whose_reader_fell_out_fits_the_page(page: Page) -> None:
+    reply, settings = Hesitant("one two three four five"), {"runs": {"max_events": 3}, "stream": {"commit_after": 0}}
+    async with (
+        gateway(ScriptedModel(reply), settings=settings) as client,
+        client.stream("POST", "/chat/stream", json={"message": "Hello"}) as cut_off,
+    ):
+        reply.go_on.set()
+        await cut_off.aread()
+
+    assert "event: stream.cut_off" in cut_off.text
+    assert "event: run.completed" not in cut_off.text
+    page.check(cut_off)
+
+
+@pytest.mark.parametrize(("path", "method"), [("/chat/stream", "post"), ("/runs/{run_id}/events", "get")])
+def test_every_event_of_the_contract_is_described(page: Page, path: str, method: str) -> None:
     contract = (
         "run.started round.started text.delta reasoning.delta tool_call.started tool_call.arguments tool_call.ready"
-    )
-    contract += (
         " tool_call.progress tool_call.result tool_call.error round.completed run.completed run.cancelled run.failed"
         " stream.cut_off"
     )
-    assert set(data) == set(contract.split())
+
+    assert set(page.events(path, method)) == set(contract.split())
+
+
+async def test_every_example_of_a_body_fits_and_is_answered(page: Page) -> None:
+    asked = 0
+    async with serving(create_app(Settings())) as client:
+        for path in ("/chat", "/chat/stream", "/tool-calls"):
+            for example in page.body(path)["examples"].values():
+                page.validator(page.body(path)["schema"]).validate(example["value"])
+                response = await client.post(path, json=example["value"])
+                assert response.status_code in {200, 202}
+                page.check(response)
+                asked += 1
+
+    assert asked == 5
+
+
+def test_every_link_leads_to_a_route_that_takes_what_it_hands_over(page: Page) -> None:
+    links = [
+        link
+        for methods in page.document["paths"].values()
+        for operation in methods.values()
+        for response in operation["responses"].values()
+        for link in response.get("links", {}).values()
+    ]
+
+    assert links
+    for link in links:
+        _, _, path, method = link["operationRef"].split("/")
+        operation = page.document["paths"][path.replace("~1", "/")][method]
+        assert set(link["parameters"]) <= {parameter["name"] for parameter in operation["parameters"]}
 
 
 @pytest.mark.fault("C07")
@@ -193,9 +217,9 @@ async def test_the_pages_can_be_switched_off(docs: bool) -> None:
     assert alive.status_code == 200
 
 
-def test_what_callers_read_first_is_there(page: dict[str, Any]) -> None:
-    assert re.fullmatch(r"3\.\d+\.\d+", page["openapi"])
-    for methods in page["paths"].values():
+def test_what_callers_read_first_is_there(page: Page) -> None:
+    assert re.fullmatch(r"3\.\d+\.\d+", page.document["openapi"])
+    for methods in page.document["paths"].values():
         for operation in methods.values():
             assert operation["summary"]
             assert operation["description"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -13,14 +15,15 @@ from starlette.types import Message
 from app.chat import ChatRequest, ChatResponse, Prompt
 from app.client import ChatClient
 from app.providers.scripted import ScriptedModel
-from app.runs import Run, Runs
+from app.runs import Entry, InMemoryJournal, Run, Runs
 from app.web import sse
-from app.web.sse import RunStream
+from app.web.sse import PING, RunStream
 from tests.support.gates import PATIENCE
 from tests.support.hesitant import Hesitant
 from tests.support.web import Event, events_in
 
 SCOPE = {"type": "http", "method": "POST", "path": "/chat/stream", "headers": []}
+HEARTBEAT = 0.001
 
 
 class Wire:
@@ -69,13 +72,15 @@ async def start(model: ScriptedModel) -> tuple[Runs, Run]:
     return runs, await runs.start(ChatRequest(Prompt.of("Hello"), stream=True))
 
 
-def stream_of(runs: Runs, run: Run, answer: Any = document, *, drain_time: float = 0.0) -> RunStream:
+def stream_of(
+    runs: Runs, run: Run, answer: Any = document, *, drain_time: float = 0.0, heartbeat: float | None = None
+) -> RunStream:
     """The response that follows the run."""
 
     async def drain() -> None:
         await runs.drain(drain_time)
 
-    return RunStream(run, run.readers.enter(), answer, heartbeat=None, drain=drain, drain_time=drain_time)
+    return RunStream(run, run.readers.enter(), answer, heartbeat=heartbeat, drain=drain, drain_time=drain_time)
 
 
 async def test_an_event_that_cannot_be_made_ends_the_stream_with_a_problem(caplog: pytest.LogCaptureFixture) -> None:
@@ -174,3 +179,54 @@ async def test_a_run_that_is_ended_from_outside_ends_its_stream_with_what_was_do
 
     assert wire.events[-1].name == "run.cancelled"
     assert wire.events[-1].data == {"content": "", "run_id": run.id, "round": 1}
+
+
+async def later() -> None:
+    """Wait for longer than the heartbeats of these tests."""
+    over = asyncio.Event()
+    asyncio.get_running_loop().call_later(20 * HEARTBEAT, over.set)
+    await over.wait()
+
+
+async def test_a_write_that_takes_long_is_no_silence() -> None:
+    reply = Hesitant()
+    runs, run = await start(ScriptedModel(reply))
+
+    async def slow(message: Message) -> None:
+        if message["type"] == "http.response.body" and not run.task.done():
+            await later()
+            reply.go_on.set()
+            await asyncio.wait([run.task])
+
+    wire = Wire(slow)
+    async with asyncio.timeout(PATIENCE):
+        await stream_of(runs, run, heartbeat=HEARTBEAT)(SCOPE, wire.receive, wire.send)
+
+    _, first, *others = wire.sent
+    assert PING not in [message["body"] for message in others]
+    assert first["body"]
+    assert wire.events[-1].name == "run.completed"
+
+
+class LateToEnd(InMemoryJournal):
+    """A journal whose readers learn a while after its last entry that it was the last."""
+
+    async def follow(self, after: int = 0) -> AsyncGenerator[Sequence[Entry], None]:
+        """See `Journal.follow`."""
+        async with aclosing(super().follow(after)) as batches:
+            async for batch in batches:
+                yield batch
+        await later()
+
+
+async def test_nothing_is_written_behind_the_end_of_the_run() -> None:
+    wire, client = Wire(), ChatClient(ScriptedModel("Hi"))
+    run = Run(client.run(ChatRequest(Prompt.of("Hello"), stream=True)), journal=LateToEnd())
+
+    async with asyncio.timeout(PATIENCE):
+        await stream_of(Runs(client), run, heartbeat=HEARTBEAT)(SCOPE, wire.receive, wire.send)
+
+    *_, last, end = wire.sent
+    assert events_in(last["body"].decode())[-1].name == "run.completed"
+    assert not last["body"].endswith(PING)
+    assert end["body"] == b""

@@ -22,11 +22,14 @@ from app.web.schemas import ChatBody
 
 router = APIRouter(tags=["chat"], default_response_class=Response)
 
+_QUESTION = {"message": "What is the weather in Paris?"}
+
 
 @router.post(
     "/chat",
-    responses=openapi.answers(AnswerDocument, *openapi.RUN_ERRORS) | openapi.accepts(RunDocument),
-    openapi_extra=openapi.takes(ChatBody) | openapi.parameters(openapi.IDEMPOTENCY_KEY),
+    responses=openapi.begins_run(openapi.answers(AnswerDocument, *openapi.RUN_ERRORS) | openapi.accepts(RunDocument)),
+    openapi_extra=openapi.takes(ChatBody, question=_QUESTION, background={**_QUESTION, "background": True})
+    | openapi.parameters(openapi.IDEMPOTENCY_KEY),
 )
 async def chat(request: Request, body: Chat, gateway: CurrentGateway, principal: Principal) -> Response:
     """Answer, when the run has ended. Tools that the model asks for are run on the way.
@@ -50,8 +53,9 @@ async def chat(request: Request, body: Chat, gateway: CurrentGateway, principal:
 
 @router.post(
     "/chat/stream",
-    responses=openapi.streams(*openapi.RUN_ERRORS, 410),
-    openapi_extra=openapi.takes(ChatBody) | openapi.parameters(openapi.IDEMPOTENCY_KEY),
+    responses=openapi.begins_run(openapi.streams(*openapi.RUN_ERRORS, 410, located=True)),
+    openapi_extra=openapi.takes(ChatBody, question=_QUESTION, outlasting={**_QUESTION, "on_disconnect": "continue"})
+    | openapi.parameters(openapi.IDEMPOTENCY_KEY),
 )
 async def chat_stream(request: Request, body: Chat, gateway: CurrentGateway, principal: Principal) -> Response:
     """Tell everything that happens in the run as server-sent events, the answer last.

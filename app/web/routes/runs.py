@@ -43,7 +43,8 @@ async def one_run(run: NamedRun, gateway: CurrentGateway) -> Response:
 
 @router.get(
     "/runs/{run_id}/events",
-    responses=openapi.streams(404, 410, 422) | openapi.nothing("The run has ended and the reader has all its events"),
+    responses=openapi.streams(404, 410, 422, retry=RETRY)
+    | openapi.nothing("The run has ended and the reader has all its events"),
     openapi_extra=openapi.parameters(openapi.RUN_ID, openapi.LAST_EVENT_ID, openapi.AFTER),
 )
 async def run_events(run: NamedRun, gateway: CurrentGateway, after: After) -> Response:
@@ -61,7 +62,10 @@ async def run_events(run: NamedRun, gateway: CurrentGateway, after: After) -> Re
 
 
 @router.post(
-    "/runs/{run_id}/cancel", responses=openapi.answers(RunSummaryDocument, 404, 410, status=202), status_code=202
+    "/runs/{run_id}/cancel",
+    responses=openapi.answers(RunSummaryDocument, 404, 410, status=202),
+    openapi_extra=openapi.parameters(openapi.RUN_ID),
+    status_code=202,
 )
 async def cancel_run(run: NamedRun) -> Response:
     """End a run: its model call and its tools are cancelled, and its answer is what was done until then.

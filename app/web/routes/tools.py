@@ -19,6 +19,9 @@ from app.web.schemas import ToolCallsBody
 
 router = APIRouter(tags=["tools"], default_response_class=Response)
 
+_CALL = {"id": "call_1", "name": "calculate", "arguments": '{"expression": "2 + 3"}'}
+_ASKED = [{"role": "user", "content": "What is 2 + 3?"}, {"role": "assistant", "tool_calls": [_CALL]}]
+
 
 @router.get("/tools", responses=openapi.answers(ToolsDocument))
 async def tools(gateway: CurrentGateway) -> Response:
@@ -29,7 +32,7 @@ async def tools(gateway: CurrentGateway) -> Response:
 @router.post(
     "/tool-calls",
     responses=openapi.answers(ToolCallsDocument, *openapi.BODY_ERRORS, 503),
-    openapi_extra=openapi.takes(ToolCallsBody),
+    openapi_extra=openapi.takes(ToolCallsBody, one_call={"messages": _ASKED}),
 )
 async def tool_calls(request: Request, body: ToolCalls, gateway: CurrentGateway, principal: Principal) -> Response:
     """Run the calls that the last message asks for, and give back the history with their results.

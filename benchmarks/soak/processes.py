@@ -1,0 +1,145 @@
+"""The two processes, and what they hold and use, seen from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.soak.caller import asked
+from tests.support.gateway_process import GatewayProcess, LoggedProcess, free_port, running_gateway
+
+KEEP = 10.0
+"""Seconds for which ended runs are kept in the soak. Ten minutes is the default, and memory would grow for as long."""
+REST = 120.0
+"""Seconds after which the gateway must be at rest: runs are kept for ten, threads for tools for thirty."""
+_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """What the gateway's process holds. Runs and journals are those in memory, whoever holds them."""
+
+    tasks: int
+    sockets: int
+    threads: int
+    runs: int
+    journals: int
+    objects: int
+    memory: float
+    kinds: Counter[str] = field(repr=False)
+
+    def more_than(self, before: Census, *, objects: float, memory: float) -> list[str]:
+        """What there is more of than before, of objects and megabytes of memory more than so many."""
+        allowed = {"objects": objects, "memory": memory}
+        names = ("tasks", "sockets", "threads", "runs", "journals", "objects", "memory")
+        grown = {name: getattr(self, name) - getattr(before, name) for name in names}
+        return [f"{more:.0f} more {name}" for name, more in grown.items() if more > allowed.get(name, 0)]
+
+
+class Soaked:
+    """A gateway that is soaked, and the model server behind it."""
+
+    def __init__(self, gateway: GatewayProcess, model: LoggedProcess) -> None:
+        self.gateway = gateway
+        self.model = model
+        self.port = int(gateway.url.rpartition(":")[2])
+
+    @property
+    def memory(self) -> float:
+        """Megabytes of the gateway's process that are resident."""
+        return memory_of(self.gateway.pid)
+
+    async def held(self) -> dict[str, int]:
+        """How many tasks, sockets and threads there are; cheap enough for while it works."""
+        counted: dict[str, int] = await self._count(collect=False, kinds=False)
+        return counted
+
+    async def census(self, *, collect: bool = True) -> Census:
+        """Count everything there is, after the garbage was collected, if it is to be."""
+        counted = await self._count(collect=collect, kinds=True)
+        kinds: Counter[str] = Counter(counted["kinds"])
+        return Census(
+            tasks=counted["tasks"],
+            sockets=counted["sockets"],
+            threads=counted["threads"],
+            runs=kinds["app.runs.run.Run"],
+            journals=kinds["app.runs.in_memory.InMemoryJournal"],
+            objects=counted["objects"],
+            memory=self.memory,
+            kinds=kinds,
+        )
+
+    async def at_rest(self, before: Census | None = None) -> Census:
+        """The census once nothing is more than before, or when it had all the time it needs.
+
+        Args:
+            before: what there was; None = wait until no run is kept and everything else stays as it is.
+        """
+        deadline = time.monotonic() + REST
+        last = await self.census()
+        while time.monotonic() < deadline:
+            await asyncio.sleep(1)
+            now = await self.census()
+            if before is not None and not now.more_than(before, objects=float("inf"), memory=float("inf")):
+                return now
+            if before is None and not now.runs and now.threads == 1 and now.sockets == last.sockets:
+                return now
+            last = now
+        return last
+
+    def complaints(self) -> list[str]:
+        """Lines of the gateway's log that are worse than a note."""
+        marks = (" WARNING ", " ERROR ", " CRITICAL ", "Traceback")
+        return [line for line in self.gateway.log.splitlines() if any(mark in line for mark in marks)]
+
+    async def _count(self, **arguments: bool) -> dict[str, Any]:
+        call = {"id": "census", "name": "census", "arguments": json.dumps(arguments)}
+        body = {"messages": [{"role": "assistant", "tool_calls": [call]}], "tools": ["census"]}
+        answer = await asked(self.port, "POST", "/tool-calls", body)
+        counted: dict[str, Any] = json.loads(answer["messages"][-1]["content"])
+        return counted
+
+
+@contextmanager
+def soaked(at_once: int) -> Iterator[Soaked]:
+    """A gateway and a model server, each a process of its own, with room for so many runs at once."""
+    port = free_port()
+    model = LoggedProcess([sys.executable, "-m", "benchmarks.soak.model_server", str(port)], name="the model server")
+    room = str(2 * at_once + 100)  # a run is over a moment after its reader, who begins the next one at once
+    settings = {
+        "GATEWAY_MODEL__BASE_URL": f"http://127.0.0.1:{port}/v1",
+        "GATEWAY_MODEL__MAX_CONNECTIONS": room,
+        "GATEWAY_RUNS__MAX_ACTIVE": room,
+        "GATEWAY_RUNS__KEEP": str(KEEP),
+        "GATEWAY_RUNS__MAX_KEPT": "100000",
+        "GATEWAY_MEMORY__MAX_CONVERSATIONS": "100",
+        "GATEWAY_TOOL_CALLING__THREADS": str(max(32, at_once)),
+        "GATEWAY_TOOLS__PACKAGES": '["benchmarks.soak.tools"]',
+    }
+    try:
+        model.wait_until_answering(f"http://127.0.0.1:{port}/")
+        with running_gateway(settings) as gateway:
+            yield Soaked(gateway, model)
+    finally:
+        model.close()
+
+
+def memory_of(pid: int) -> float:
+    """Megabytes of a process that are resident."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / _BYTES
+
+
+def cpu_of(pid: int) -> float:
+    """Seconds of processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,141 @@
+"""Runs that are out of time: they end as answers, with what was done."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from app.advisors import ToolCallingAdvisor
+from app.advisors.memory import MemoryAdvisor
+from app.chat import (
+    BaseAdvisor,
+    CallNext,
+    ChatEvents,
+    ChatRequest,
+    FinishReason,
+    Prompt,
+    ReasoningDelta,
+    Round,
+    RoundCompleted,
+    TextDelta,
+    Usage,
+)
+from app.client import ChatClient
+from app.memory import InMemoryChatMemory
+from app.providers.scripted import ScriptedModel, tool_calls
+from app.runs import (
+    RunCompleted,
+    RunLimits,
+    Runs,
+)
+from app.tooling import ToolCallingManager, tool
+from tests.support.chains import request_of
+from tests.support.following import events
+from tests.support.hesitant import Hesitant
+from tests.support.modes import both_modes
+from tests.support.tools import Held
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@both_modes
+async def test_a_run_out_of_time_ends_as_an_answer_with_what_was_done(*, stream: bool) -> None:
+    reply, memory = Hesitant(), InMemoryChatMemory()
+    model = ScriptedModel(tool_calls(("add", {"a": 2, "b": 3})), reply, usage=Usage(1, 1, 2))
+    client = ChatClient(model, tools=[add], advisors=[MemoryAdvisor(memory)])
+    run = await Runs(client, RunLimits(deadline=0.1)).start(request_of(stream=stream, conversation_id="c"))
+
+    answer = await run.result()
+
+    assert reply.cancelled.is_set()
+    assert (await events(run))[-1] == RunCompleted(answer)
+    assert (answer.finish_reason, answer.content, answer.tool_calls) == (FinishReason.DEADLINE, "", ())
+    assert [(ran.round, ran.name, ran.result) for ran in answer.tool_runs] == [(1, "add", "5")]
+    assert answer.usage == Usage(1, 1, 2)
+    assert answer.rounds == (Round(FinishReason.TOOL_CALLS, Usage(1, 1, 2)), Round(FinishReason.DEADLINE))
+    assert await memory.get("c") == ()
+
+
+@both_modes
+@pytest.mark.parametrize("deadline", [True, False], ids=["out of time", "cancelled"])
+async def test_what_the_model_said_and_used_is_kept_though_its_tools_did_not_end(
+    *, deadline: bool, stream: bool
+) -> None:
+    held = Held()
+    model = ScriptedModel(tool_calls(("held", {}), content="Looking"), usage=Usage(3, 2, 5))
+    runs = Runs(ChatClient(model, tools=[held.tool]), RunLimits(deadline=0.1 if deadline else None))
+    run = await runs.start(request_of(stream=stream))
+    await held.begun()
+    if not deadline:
+        run.cancel()
+
+    answer = await run.result()
+
+    assert (held.cancelled, answer.content, answer.usage) == (1, "Looking", Usage(3, 2, 5))
+    assert answer.rounds == (Round(FinishReason.TOOL_CALLS, Usage(3, 2, 5)),)
+    assert answer.finish_reason is (FinishReason.DEADLINE if deadline else FinishReason.CANCELLED)
+
+
+async def test_the_text_of_a_stream_out_of_time_is_kept_and_its_round_is_closed() -> None:
+    class Slow(ScriptedModel):
+        async def stream(self, prompt: Prompt) -> ChatEvents:
+            yield ReasoningDelta("Hm.")
+            yield TextDelta("Once upon")
+            await asyncio.Event().wait()
+
+    run = await Runs(ChatClient(Slow()), RunLimits(deadline=0.05)).start(request_of(stream=True))
+
+    answer = await run.result()
+
+    assert (answer.content, answer.message.reasoning) == ("Once upon", "Hm.")
+    assert (await events(run))[-2:] == [RoundCompleted(1, FinishReason.DEADLINE, Usage()), RunCompleted(answer)]
+
+
+async def test_a_run_whose_time_is_over_between_two_rounds_has_no_round_to_close() -> None:
+    class Late(ToolCallingAdvisor):
+        async def before_call(self, request: ChatRequest) -> ChatRequest:
+            if request.round > 1:
+                await asyncio.Event().wait()
+            return request
+
+    client = ChatClient(
+        ScriptedModel(tool_calls(("add", {"a": 2, "b": 3}))), tools=[add], advisors=[Late(ToolCallingManager())]
+    )
+
+    answer = await (await Runs(client, RunLimits(deadline=0.05)).start(request_of(stream=False))).result()
+
+    assert [one.finish_reason for one in answer.rounds] == [FinishReason.TOOL_CALLS]
+
+
+async def test_a_run_that_has_its_answer_is_not_out_of_time_while_it_is_closed() -> None:
+    class Tidy(BaseAdvisor):
+        async def advise(self, request: ChatRequest, call_next: CallNext) -> ChatEvents:
+            try:
+                async with aclosing(call_next(request)) as events:
+                    async for event in events:
+                        yield event
+            finally:
+                tidied = asyncio.Event()
+                asyncio.get_running_loop().call_later(0.1, tidied.set)
+                await tidied.wait()
+
+    run = await Runs(ChatClient(ScriptedModel("Hi"), advisors=[Tidy(1)]), RunLimits(deadline=0.05)).start(
+        request_of(stream=False)
+    )
+
+    assert (await run.result()).finish_reason is FinishReason.STOP
+
+
+async def test_a_run_with_no_time_at_all_asks_nobody() -> None:
+    model = ScriptedModel("Hi")
+    run = await Runs(ChatClient(model), RunLimits(deadline=0)).start(request_of(stream=False))
+    run.cancel()
+
+    assert (await run.result()).finish_reason is FinishReason.CANCELLED, "what comes first counts"
+    assert model.prompts == []
