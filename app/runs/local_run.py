@@ -40,6 +40,9 @@ from app.runs.run import RunStatus, new_run_id, status_of
 
 logger = logging.getLogger(__name__)
 
+_CLEAN_UP = 5.0
+"""Seconds after which a run that was told to end, and has not, is no longer thought to."""
+
 OnDisconnect: TypeAlias = Literal["cancel", "continue"]
 """What becomes of a run whose last reader has left."""
 
@@ -98,6 +101,7 @@ class LocalRun:
         self._has_answered = False
         self._is_driving = False
         self._broken_off_for: FinishReason | Exception | None = None
+        self._broken_off_at = 0.0
         self._task = asyncio.create_task(self._drive(events), name=self.id)
         self._task.add_done_callback(lambda _: self._over.set())
         self._alarm: asyncio.TimerHandle | None = None
@@ -121,8 +125,10 @@ class LocalRun:
 
     @property
     def is_ending(self) -> bool:
-        """Whether it was told to end; what it held may not be given back yet."""
-        return self._broken_off_for is not None
+        """Whether it was told to end a moment ago, and will soon have given back what it holds."""
+        if self._broken_off_for is None:
+            return False
+        return asyncio.get_running_loop().time() - self._broken_off_at < _CLEAN_UP
 
     def enter(self) -> Reader:
         """See `Run.enter`."""
@@ -177,6 +183,7 @@ class LocalRun:
         if self._broken_off_for is not None:
             return  # a second cancellation would interrupt the clean-up of the first
         self._broken_off_for = reason
+        self._broken_off_at = asyncio.get_running_loop().time()
         if self._is_driving:
             self._task.cancel()
 
@@ -204,13 +211,18 @@ class LocalRun:
         if self._ended is not None:
             await self._ended(self)
 
+    def _was_broken_off(self) -> bool:
+        return self._broken_off_for is not None
+
     async def _follow(self, events: ChatEvents) -> RunEnd | None:
-        if self._broken_off_for is not None:
+        if self._was_broken_off():
             return None
         if self._turn is not None:
             await self._turn()
             self._turn = None
         async for event in events:
+            if self._was_broken_off() and not isinstance(event, Completed):
+                return None  # something below took the cancellation for its own, and would go on
             if isinstance(event, Completed):
                 self._disarm()  # the answer is there: closing what gave it is not to take it back
                 self._answer = RunCompleted(event.response)

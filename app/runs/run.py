@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
 
@@ -16,7 +17,18 @@ RunStatus: TypeAlias = Literal["queued", "running", "completed", "cancelled", "f
 
 def new_run_id() -> str:
     """An id that no other run has, and that is larger than those that were made before it."""
-    return f"run_{time.time_ns() // 1000:014x}{secrets.token_hex(9)}"
+    return f"run_{next(_moments):014x}{secrets.token_hex(9)}"
+
+
+def _later_and_later() -> Iterator[int]:
+    """Microseconds since 1970, each larger than the one before, though the clock may be set back."""
+    moment = 0
+    while True:
+        moment = max(moment + 1, time.time_ns() // 1000)
+        yield moment
+
+
+_moments = _later_and_later()
 
 
 class Run(Protocol):
