@@ -1,4 +1,4 @@
-"""The command line: `python -m app serve` and `python -m app check`.
+"""The command line: `python -m app serve`, `check`, `migrate` and `prune`.
 
 Exit codes: 0 done, also after SIGTERM and Ctrl-C; 1 the configuration does not work, and the last lines on standard
 error say why; 2 the command line is wrong.
@@ -12,15 +12,17 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from textwrap import shorten
 from types import FrameType
 from typing import NoReturn
 
 from fastapi import FastAPI
 
-from app.chat import ConfigurationError, Tool
+from app.chat import ConfigurationError, GatewayError, Tool
 from app.logs import configure_logging
-from app.main import create_app
+from app.main import chat_memory, create_app
+from app.memory import ConversationStore
 from app.providers.scrubbing import Scrubber
 from app.serving import serve
 from app.settings import Settings
@@ -48,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         options.run(options)
-    except ConfigurationError as error:
+    except GatewayError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0
@@ -67,6 +69,17 @@ def _parser() -> argparse.ArgumentParser:
         "check", help="validate settings and tools, and show the tools", epilog=_SETTINGS, allow_abbrev=False
     )
     checking.set_defaults(run=_check)
+    migrating = commands.add_parser(
+        "migrate", help="bring the memory's database up to date", epilog=_SETTINGS, allow_abbrev=False
+    )
+    migrating.set_defaults(run=_migrate)
+    pruning = commands.add_parser(
+        "prune", help="forget conversations that nobody added to", epilog=_SETTINGS, allow_abbrev=False
+    )
+    pruning.add_argument(
+        "--older-than", type=float, metavar="DAYS", help="days since their last turn (GATEWAY_MEMORY__KEEP_DAYS)"
+    )
+    pruning.set_defaults(run=_prune)
     return parser
 
 
@@ -91,9 +104,41 @@ def _check(_: argparse.Namespace) -> None:
     sys.stdout.write(asyncio.run(_report(create_app(settings))))
 
 
+def _migrate(_: argparse.Namespace) -> None:
+    from app.memory.sql import Database, migrate  # noqa: PLC0415 - takes a while, and serving need not wait for it
+
+    settings = Settings()
+    _log(settings, settings.logging.level or "warning")
+    address = settings.memory.url.get_secret_value()
+    if address == "memory://":
+        sys.stdout.write("The memory is in the process: there is nothing to bring up to date.\n")
+        return
+    revision = asyncio.run(migrate(Database(address)))
+    sys.stdout.write(f"The memory's database has the schema {revision}.\n")
+
+
+def _prune(options: argparse.Namespace) -> None:
+    settings = Settings()
+    _log(settings, settings.logging.level or "warning")
+    days = settings.memory.keep_days if options.older_than is None else options.older_than
+    if days is None:
+        raise ConfigurationError("say how old: --older-than DAYS, or GATEWAY_MEMORY__KEEP_DAYS")
+    count = asyncio.run(_forget(chat_memory(settings.memory), timedelta(days=days)))
+    sys.stdout.write(f"Forgot {count} conversations.\n")
+
+
+async def _forget(memory: ConversationStore, age: timedelta) -> int:
+    await memory.start()
+    try:
+        return await memory.prune(datetime.now(UTC) - age)
+    finally:
+        await memory.aclose()
+
+
 def _log(settings: Settings, level: str | None) -> None:
     servers = (settings.model, *(target for targets in settings.models.values() for target in targets))
     secrets = [secret for server in servers for secret in server.secrets]
+    secrets += settings.passwords
     configure_logging(config_dir() / "logging.toml", level=level, scrub=Scrubber(secrets))
 
 

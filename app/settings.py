@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
+from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -195,6 +196,13 @@ class Settings(BaseSettings):
         else:
             return
         raise ConfigurationError(problem)  # out here, so that no traceback shows the other error and its values
+
+    @property
+    def passwords(self) -> tuple[str, ...]:
+        """Passwords of databases, as they stand in addresses and as they are meant."""
+        addresses = [self.memory.url, *([self.redis.url] if self.redis.url else [])]
+        given = [urlsplit(address.get_secret_value()).password for address in addresses]
+        return tuple(form for password in given if password for form in {password, unquote(password)})
 
     @classmethod
     def settings_customise_sources(

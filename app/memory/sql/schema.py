@@ -32,7 +32,7 @@ async def migrate(database: Database, revision: str = "head") -> str:
     Raises:
         MemoryUnavailable: the database does not answer.
     """
-    async with database.engine.begin() as connection:
+    async with database.writing() as connection:
         if not database.is_sqlite:
             await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
         return await connection.run_sync(_upgrade, revision)
