@@ -16,9 +16,10 @@ from fastapi import FastAPI
 from app import __version__
 from app.advisors import MemoryAdvisor, ToolAdvisor, ToolCallingAdvisor, TraceAdvisor
 from app.advisors.loading import load_advisors
+from app.advisors.summarizer import ModelSummarizer
 from app.chat import Advisor, ChatModel, ChatOptions, Tool
 from app.client import ChatClient
-from app.memory import ChatMemory, ConversationStore, InMemoryChatMemory, Window
+from app.memory import ChatMemory, ConversationStore, InMemoryChatMemory, Summarize, SummarizingMemory, Window
 from app.memory.retention import forget_old
 from app.providers.clock import Timeouts
 from app.providers.embedded import DemoModel
@@ -74,10 +75,11 @@ def create_app(
     manager = _manager(settings.tool_calling)
     loop_of = tool_calling_advisor or partial(ToolCallingAdvisor, manager)
     own: tuple[Advisor, ...] = (*load_advisors(settings.advisors), *advisors)
+    summarizer = ModelSummarizer()
     if any(isinstance(advisor, MemoryAdvisor) for advisor in own):
         memory = None
     elif memory is None and settings.memory.enabled:
-        memory = chat_memory(settings.memory)
+        memory = chat_memory(settings.memory, summarizer)
     habits: tuple[Advisor, ...] = (TraceAdvisor(), *_memory_advisors(settings.memory, memory, own, loop_of), *own)
 
     def model_of() -> ChatModel:
@@ -101,6 +103,7 @@ def create_app(
         async with AsyncExitStack() as closing:
             client = client_of(model_of())
             closing.push_async_callback(client.model.aclose)
+            summarizer.model = client.model
             conversations = memory if isinstance(memory, ConversationStore) else None
             if conversations is not None:
                 await closing.enter_async_context(_started(conversations, settings.memory.keep_days))
@@ -152,19 +155,30 @@ async def _run_store(settings: Settings) -> AsyncIterator[RunStore]:
         await store.aclose()
 
 
-def chat_memory(settings: MemorySettings) -> ConversationStore:
+def chat_memory(settings: MemorySettings, summarize: Summarize | None = None) -> ConversationStore:
     """The configured memory, not yet started.
+
+    Args:
+        settings: where it is, and how much it keeps.
+        summarize: sums up what falls out, where that is wanted; None = it is forgotten.
 
     Raises:
         ConfigurationError: its address cannot be one.
     """
+    wanted = Window(settings.max_messages, settings.max_tokens)
+    if not settings.summarize or summarize is None:
+        return _conversation_store(settings, wanted)
+    return SummarizingMemory(_conversation_store(settings, wanted.times(2)), wanted, summarize)
+
+
+def _conversation_store(settings: MemorySettings, window: Window) -> ConversationStore:
     address = settings.url.get_secret_value()
     if address == "memory://":
         warn_of_lone_memory(os.environ, sys.argv)
-        return InMemoryChatMemory(settings.max_messages, settings.max_conversations, settings.max_tokens)
+        return InMemoryChatMemory(window.messages, settings.max_conversations, window.tokens)
     from app.memory.sql import Database, SqlChatMemory  # noqa: PLC0415 - takes a while, and is not always wanted
 
-    return SqlChatMemory(Database(address), Window(settings.max_messages, settings.max_tokens))
+    return SqlChatMemory(Database(address), window)
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 from app.memory.chat_memory import ChatMemory, ConversationStore
 from app.memory.errors import ConversationExists, ConversationNotFound, MemoryUnavailable, TurnNotFound
 from app.memory.in_memory import InMemoryChatMemory
+from app.memory.summarizing import Summarize, SummarizingMemory
 from app.memory.turns import ConversationInfo, KeptConversation, Summary, Turn
 from app.memory.window import Window, window
 
@@ -15,6 +16,8 @@ __all__ = [
     "InMemoryChatMemory",
     "KeptConversation",
     "MemoryUnavailable",
+    "Summarize",
+    "SummarizingMemory",
     "Summary",
     "Turn",
     "TurnNotFound",

@@ -98,6 +98,17 @@ class ConversationStore(ChatMemory, Protocol):
             TurnNotFound: it has no turn of that number, or no longer.
         """
 
+    async def replace(self, old: KeptConversation, new: KeptConversation) -> bool:
+        """Write a conversation anew, unless it was changed since it was read.
+
+        Args:
+            old: as it was read.
+            new: as it is to be.
+
+        Returns:
+            Whether it was written.
+        """
+
     async def prune(self, before: datetime) -> int:
         """Forget conversations that were not added to since.
 

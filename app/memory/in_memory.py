@@ -98,6 +98,13 @@ class InMemoryChatMemory:
         self._conversations[new_id] = copy
         return copy
 
+    async def replace(self, old: KeptConversation, new: KeptConversation) -> bool:
+        """See `ConversationStore.replace`."""
+        if self._conversations.get(old.id) != old:
+            return False
+        self._conversations[old.id] = new
+        return True
+
     async def prune(self, before: datetime) -> int:
         """See `ConversationStore.prune`."""
         old = [name for name, one in self._conversations.items() if one.updated_at < before]

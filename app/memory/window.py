@@ -38,6 +38,11 @@ class Window:
             if limit is not None and limit < 1:
                 raise ValueError(f"{name} must be positive, got {limit}")
 
+    def times(self, factor: float) -> Window:
+        """A window that is so much larger."""
+        tokens = None if self.tokens is None else max(1, int(self.tokens * factor))
+        return Window(max(1, int(self.messages * factor)), tokens)
+
     def room_for(self, turns: Sequence[Size], system: Size) -> int:
         """How many of the newest turns fit.
 

@@ -114,6 +114,16 @@ class SqlChatMemory:
             await _change(connection, empty, copy)
         return copy
 
+    async def replace(self, old: KeptConversation, new: KeptConversation) -> bool:
+        """See `ConversationStore.replace`."""
+        unchanged = (conversations.c.id == old.id) & (conversations.c.updated_at == _micros(old.updated_at))
+        touched = update(conversations).where(unchanged).values(updated_at=_micros(new.updated_at))
+        async with self._database.writing() as connection:
+            if (await connection.execute(touched)).rowcount == 0 or await _kept(connection, old.id) != old:
+                return False
+            await _change(connection, old, new)
+        return True
+
     async def prune(self, before: datetime) -> int:
         """See `ConversationStore.prune`."""
         old = delete(conversations).where(conversations.c.updated_at < _micros(before))
