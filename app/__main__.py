@@ -109,7 +109,7 @@ def _migrate(_: argparse.Namespace) -> None:
 
     settings = Settings()
     _log(settings, settings.logging.level or "warning")
-    address = settings.memory.url.get_secret_value()
+    address = settings.memory.address
     if address == "memory://":
         sys.stdout.write("The memory is in the process: there is nothing to bring up to date.\n")
         return

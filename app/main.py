@@ -172,7 +172,7 @@ def chat_memory(settings: MemorySettings, summarize: Summarize | None = None) ->
 
 
 def _conversation_store(settings: MemorySettings, window: Window) -> ConversationStore:
-    address = settings.url.get_secret_value()
+    address = settings.address
     if address == "memory://":
         warn_of_lone_memory(os.environ, sys.argv)
         return InMemoryChatMemory(window.messages, settings.max_conversations, window.tokens)

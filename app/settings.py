@@ -8,10 +8,10 @@ written here. `app.settings_sources` knows these places, `app.settings_models` w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from app.chat import ConfigurationError
@@ -32,13 +32,10 @@ from app.settings_rules import (
     ImportableName,
     Level,
     Limit,
-    MemoryUrl,
     Origin,
     OrNone,
-    OrUnlimited,
     Peer,
     Port,
-    RedisUrl,
     Seconds,
     Text,
     TimeLimit,
@@ -51,6 +48,7 @@ from app.settings_sources import (
     config_dir,
     env_file,
 )
+from app.settings_state import MemorySettings, RedisSettings, RunsSettings
 
 __all__ = [
     "BreakerSettings",
@@ -115,38 +113,6 @@ class ServerSettings(Section):
     drain: Seconds = 10.0
 
 
-class MemorySettings(Section):
-    """What is remembered of conversations, and where."""
-
-    enabled: bool = True
-    url: MemoryUrl = SecretStr("data/gateway.db")
-    inside_loop: bool = False
-    max_messages: Count = 200
-    max_tokens: Limit = None
-    max_conversations: Count = 10_000
-    keep_days: OrUnlimited[Annotated[float, Field(ge=0, allow_inf_nan=False)]] = None
-    summarize: bool = False
-
-
-class RunsSettings(Section):
-    """Runs of one process, and what is kept of them."""
-
-    max_active: Count = 256
-    deadline: TimeLimit = None
-    disconnect_grace: Seconds = 0.0
-    max_events: Count = 20_000
-    max_bytes: Count = 8 * 1024 * 1024
-    max_kept: Annotated[int, Field(ge=0)] = 1_000
-    keep: Seconds = 600.0
-
-
-class RedisSettings(Section):
-    """What replicas share; without an address this process is alone."""
-
-    url: OrNone[RedisUrl] = None
-    lease: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 10.0
-
-
 class LoggingSettings(Section):
     """How much is logged, over what `logging.toml` says."""
 
@@ -200,7 +166,7 @@ class Settings(BaseSettings):
     @property
     def passwords(self) -> tuple[str, ...]:
         """Passwords of databases, as they stand in addresses and as they are meant."""
-        addresses = [self.memory.url, *([self.redis.url] if self.redis.url else [])]
+        addresses = [url for url in (self.memory.url, self.redis.url) if url is not None]
         given = [urlsplit(address.get_secret_value()).password for address in addresses]
         return tuple(form for password in given if password for form in {password, unquote(password)})
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
 
 T = TypeVar("T")
 
@@ -24,6 +24,20 @@ def stripped(value: object) -> object:
     if isinstance(value, SecretStr):
         value = value.get_secret_value()
     return (value.strip() or None) if isinstance(value, str) else value
+
+
+def from_file(field: str) -> Callable[[object, ValidationInfo], object]:
+    """A validator that takes a value from the file that another field names."""
+
+    def read(value: object, info: ValidationInfo) -> object:
+        file = info.data.get(field)
+        if file is None:
+            return value
+        if value:
+            raise ValueError("is given twice, by itself and as a file: give one of them")
+        return stripped(Path(file).read_bytes().decode("latin-1"))
+
+    return read
 
 
 def _none_for_a_word(value: object) -> object:
