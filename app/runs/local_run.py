@@ -96,6 +96,7 @@ class LocalRun:
         self._fold = Fold()
         self._answer: RunCompleted | None = None
         self._end: RunEnd | None = None
+        self._is_closed = False
         self._over = asyncio.Event()
         self._answering = asyncio.Event()
         self._has_answered = False
@@ -175,7 +176,7 @@ class LocalRun:
         Args:
             error: what it fails with, unless it has its answer.
         """
-        if self._end is None:
+        if not self._is_closed:
             await self._close(self._answer or RunFailed(error))
             self._over.set()
 
@@ -206,7 +207,7 @@ class LocalRun:
         self._is_driving = False
         if self._release is not None:
             await self._release()
-        if self._end is None:
+        if not self._is_closed:
             await self._close(end or await self._broken_off())
         if self._ended is not None:
             await self._ended(self)
@@ -261,17 +262,19 @@ class LocalRun:
         return RunCompleted(self._fold.response(reason))
 
     async def _close(self, end: RunEnd) -> None:
-        self._end = end
-        self.ended_at = datetime.now(UTC)
+        if self._is_closed:
+            return
+        self._is_closed = True
         self.readers.close()
-        await self._write(end)
+        await self.journal.append(self._fold.round, end)
+        self._end = end  # not before it can be read: who is told that a run has ended finds its end in the journal
+        self.ended_at = datetime.now(UTC)
         self._fold = Fold()  # what it held is in the end, or not wanted any more
         self._answering.set()
 
     async def _write(self, event: RunEvent) -> None:
-        if self._end is not None and event is not self._end:
-            return  # it was abandoned, and what it held came to its end after all
-        await self.journal.append(self._fold.round, event)
+        if not self._is_closed:  # else it was abandoned, and what it held came to its end after all
+            await self.journal.append(self._fold.round, event)
 
     def _log(self, error: Exception) -> None:
         if not isinstance(error, GatewayError):
