@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from app.chat import Message
+from app.chat.text import well_formed_text
 from app.memory.turns import ConversationInfo, KeptConversation
 
 
@@ -22,7 +23,7 @@ class ChatMemory(Protocol):
 
         Raises:
             TypeError: the id is not a text.
-            ValueError: the id is blank.
+            ValueError: the id is blank, or holds what no store can keep.
         """
 
     async def append(self, conversation_id: str, messages: Sequence[Message]) -> None:
@@ -37,7 +38,7 @@ class ChatMemory(Protocol):
 
         Raises:
             TypeError: the id is not a text, or what is to be remembered is not messages.
-            ValueError: the id is blank, or there are no messages.
+            ValueError: the id is blank or holds what no store can keep, or there are no messages.
         """
 
     async def clear(self, conversation_id: str) -> None:
@@ -45,7 +46,7 @@ class ChatMemory(Protocol):
 
         Raises:
             TypeError: the id is not a text.
-            ValueError: the id is blank.
+            ValueError: the id is blank, or holds what no store can keep.
         """
 
 
@@ -117,18 +118,25 @@ class ConversationStore(ChatMemory, Protocol):
         """
 
 
+def can_be_id(text: str) -> bool:
+    """Whether the text can name a conversation in every store: databases take neither NUL nor half a character."""
+    return bool(text.strip()) and "\0" not in text and well_formed_text(text) == text
+
+
 def checked_id(conversation_id: str) -> str:
     """The id, if it can name a conversation.
 
     Raises:
         TypeError: it is not a text.
-        ValueError: it is blank, which would be one conversation shared by all who give none.
+        ValueError: it is blank, which would be one conversation shared by all who give none, or no store could keep it.
     """
     given: object = conversation_id
     if not isinstance(given, str):
         raise TypeError(f"a conversation id is a text, got {type(given).__name__}")
     if not given.strip():
         raise ValueError("a conversation id must not be blank")
+    if not can_be_id(given):
+        raise ValueError("a conversation id must not hold NUL or half a character")
     return given
 
 

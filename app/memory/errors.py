@@ -8,11 +8,19 @@ from app.chat import GatewayError
 class MemoryUnavailable(GatewayError):
     """The store of conversations cannot be asked right now; nothing of what was to be done was done.
 
+    Args:
+        reason: what the store said, for operators and not for callers.
+
     Attributes:
+        reason: as given.
         retry_after: seconds after which to try again.
     """
 
     retry_after = 2.0
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__("the memory of conversations cannot be asked right now; try again in a moment")
+        self.reason = reason
 
 
 class ConversationNotFound(GatewayError):

@@ -1,4 +1,4 @@
-"""How a kept conversation grows by a turn. Pure."""
+"""How a kept conversation grows by a turn, and how another begins with it. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from app.chat import Message, UserMessage
+from app.memory.errors import TurnNotFound
 from app.memory.turns import KeptConversation, Turn, size_of, split_into_turns
 from app.memory.window import Window, system_after
 
@@ -26,11 +27,14 @@ def grown(conversation: KeptConversation, added: Sequence[Message], window: Wind
     longer = joined(conversation, added, now)
     kept = window.room_for([size_of(turn.messages) for turn in longer.turns], size_of(longer.system))
     if longer.turns and not kept:
+        size = size_of(longer.turns[-1].messages)
         _log.warning(
-            "a turn of %d messages does not fit a memory of %d, the conversation is forgotten: "
-            "raise max_messages, or keep the memory outside of the tool loop",
-            len(longer.turns[-1].messages),
+            "a turn of %d messages and about %d tokens does not fit a memory of %d messages and %s tokens, the "
+            "conversation is forgotten: raise max_messages or max_tokens, or keep the memory outside of the tool loop",
+            size.messages,
+            size.tokens,
             window.messages,
+            window.tokens or "any number of",
         )
     return replace(longer, turns=longer.turns[len(longer.turns) - kept :])
 
@@ -46,3 +50,22 @@ def joined(conversation: KeptConversation, added: Sequence[Message], now: dateti
             last += 1
             turns.append(Turn(last, now, tuple(messages)))
     return replace(conversation, system=system, turns=tuple(turns), updated_at=now, last_turn=last)
+
+
+def forked(origin: KeptConversation, new_id: str, turn: int | None, now: datetime) -> KeptConversation:
+    """A new conversation that begins with what was said in another one.
+
+    Args:
+        origin: the other one.
+        new_id: the new one's id.
+        turn: the last turn that is copied; None = all are.
+        now: when it begins.
+
+    Raises:
+        TurnNotFound: there is no turn of that number.
+    """
+    if turn is not None and turn not in {one.number for one in origin.turns}:
+        raise TurnNotFound(f"conversation {origin.id!r} has no turn {turn}, or no longer")
+    kept = tuple(one for one in origin.turns if turn is None or one.number <= turn)
+    last = origin.last_turn if turn is None else turn
+    return replace(origin, id=new_id, created_at=now, updated_at=now, turns=kept, last_turn=last)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from app.chat import Message
 from app.memory.chat_memory import checked_id, checked_messages
-from app.memory.errors import ConversationExists, ConversationNotFound, TurnNotFound
-from app.memory.growth import grown
+from app.memory.errors import ConversationExists, ConversationNotFound
+from app.memory.growth import forked, grown
 from app.memory.turns import ConversationInfo, KeptConversation
 from app.memory.window import Window
 
@@ -57,10 +56,7 @@ class InMemoryChatMemory:
         """See `ChatMemory.append`."""
         now = datetime.now(UTC)
         known = self._conversations.get(checked_id(conversation_id)) or KeptConversation(conversation_id, now, now)
-        self._conversations[conversation_id] = grown(known, checked_messages(messages), self._window, now)
-        self._conversations.move_to_end(conversation_id)
-        if len(self._conversations) > self._max_conversations:
-            self._conversations.popitem(last=False)
+        self._keep(grown(known, checked_messages(messages), self._window, max(now, known.updated_at)))
 
     async def clear(self, conversation_id: str) -> None:
         """See `ChatMemory.clear`."""
@@ -86,16 +82,10 @@ class InMemoryChatMemory:
 
     async def fork(self, conversation_id: str, new_id: str, turn: int | None = None) -> KeptConversation:
         """See `ConversationStore.fork`."""
-        origin = await self.read(conversation_id)
-        if checked_id(new_id) in self._conversations:
+        copy = forked(await self.read(conversation_id), checked_id(new_id), turn, datetime.now(UTC))
+        if new_id in self._conversations:
             raise ConversationExists(f"there is a conversation {new_id!r} already")
-        if turn is not None and turn not in {one.number for one in origin.turns}:
-            raise TurnNotFound(f"conversation {conversation_id!r} has no turn {turn}, or no longer")
-        kept = tuple(one for one in origin.turns if turn is None or one.number <= turn)
-        now = datetime.now(UTC)
-        last = kept[-1].number if kept else 0
-        copy = replace(origin, id=new_id, created_at=now, updated_at=now, turns=kept, last_turn=last)
-        self._conversations[new_id] = copy
+        self._keep(copy)
         return copy
 
     async def replace(self, old: KeptConversation, new: KeptConversation) -> bool:
@@ -111,3 +101,9 @@ class InMemoryChatMemory:
         for name in old:
             del self._conversations[name]
         return len(old)
+
+    def _keep(self, conversation: KeptConversation) -> None:
+        self._conversations[conversation.id] = conversation
+        self._conversations.move_to_end(conversation.id)
+        if len(self._conversations) > self._max_conversations:
+            self._conversations.popitem(last=False)

@@ -11,6 +11,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from app.chat import ConfigurationError
+from app.memory.errors import MemoryUnavailable
 from app.memory.sql.engine import Database
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
@@ -30,40 +31,72 @@ async def migrate(database: Database, revision: str = "head") -> str:
         The revision that it has then.
 
     Raises:
-        MemoryUnavailable: the database does not answer.
+        ConfigurationError: the database cannot be used, or is of a later version; the message says why.
     """
-    async with database.writing() as connection:
-        if not database.is_sqlite:
-            await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-        return await connection.run_sync(_upgrade, revision)
+    wanted = _head() if revision == "head" else revision
+    found = await _found(database)
+    if found == wanted:
+        return found
+    try:
+        async with database.migrating() as connection:
+            if not database.is_sqlite:
+                await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+            await connection.run_sync(_upgrade, revision)
+    except MemoryUnavailable as error:
+        raise _unusable(database, error) from None
+    return wanted
 
 
 async def check_schema(database: Database) -> None:
     """See to it that the tables are up to date.
 
     Raises:
-        ConfigurationError: they are not; the message says what to run.
-        MemoryUnavailable: the database does not answer.
+        ConfigurationError: they are not, and the message says what to run; or the database cannot be used.
     """
-    async with database.reading() as connection:
-        found = await connection.run_sync(_revision)
-    wanted = ScriptDirectory.from_config(_config()).get_current_head()
+    found, wanted = await _found(database), _head()
     if found != wanted:
+        there = f"the tables of {found}" if found else "no tables yet"
         raise ConfigurationError(
-            f"the memory's database has the schema {found or 'of nobody'}, and this version needs {wanted}: "
-            "run python -m app migrate"
+            f"the memory's database has {there}, and this version needs those of {wanted}: run python -m app migrate"
         )
 
 
-def _upgrade(connection: Connection, revision: str) -> str:
+async def _found(database: Database) -> str | None:
+    """The revision that the tables have, None where there are none."""
+    try:
+        async with database.reading() as connection:
+            found = await connection.run_sync(_revision)
+    except MemoryUnavailable as error:
+        raise _unusable(database, error) from None
+    if found is not None and found not in {script.revision for script in _scripts().walk_revisions()}:
+        raise ConfigurationError(
+            f"the memory's database has the tables of {found}, which a later version of the gateway has made: "
+            "run that version"
+        )
+    return found
+
+
+def _unusable(database: Database, error: MemoryUnavailable) -> ConfigurationError:
+    what = "database" if database.path is None else f"file {database.path}"
+    return ConfigurationError(f"the memory's {what} cannot be used: {error.reason} (see GATEWAY_MEMORY__URL)")
+
+
+def _upgrade(connection: Connection, revision: str) -> None:
     config = _config()
     config.attributes["connection"] = connection
     command.upgrade(config, revision)
-    return _revision(connection) or ""
 
 
 def _revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
+
+
+def _head() -> str:
+    return _scripts().get_current_head() or ""
+
+
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory.from_config(_config())
 
 
 def _config() -> Config:

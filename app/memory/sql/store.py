@@ -15,9 +15,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.chat import Message, SystemMessage
 from app.chat.storing import from_stored, to_stored
-from app.memory.chat_memory import checked_id, checked_messages
-from app.memory.errors import ConversationExists, ConversationNotFound, TurnNotFound
-from app.memory.growth import grown
+from app.memory.chat_memory import can_be_id, checked_id, checked_messages
+from app.memory.errors import ConversationExists, ConversationNotFound
+from app.memory.growth import forked, grown
 from app.memory.sql.engine import Database
 from app.memory.sql.schema import check_schema, migrate
 from app.memory.sql.tables import conversations, turns
@@ -26,6 +26,9 @@ from app.memory.window import Window
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+
+_AT_ONCE = 200
+"""Conversations that are forgotten in one transaction."""
 
 
 class SqlChatMemory:
@@ -64,10 +67,11 @@ class SqlChatMemory:
 
     async def append(self, conversation_id: str, messages: Sequence[Message]) -> None:
         """See `ChatMemory.append`."""
-        now, added = datetime.now(UTC), checked_messages(messages)
+        name, added = checked_id(conversation_id), checked_messages(messages)
         async with self._database.writing() as connection:
-            await self._begin(connection, checked_id(conversation_id), now)
-            known = await _kept(connection, conversation_id) or KeptConversation(conversation_id, now, now)
+            await self._hold(connection, name)
+            known = await _found(connection, name)
+            now = max(datetime.now(UTC), known.updated_at)  # the clock of another replica may be before ours
             await _change(connection, known, grown(known, added, self._window, now))
 
     async def clear(self, conversation_id: str) -> None:
@@ -83,61 +87,60 @@ class SqlChatMemory:
     async def page(self, limit: int, *, before: tuple[datetime, str] | None = None) -> list[ConversationInfo]:
         """See `ConversationStore.page`."""
         columns = conversations.c
-        counted = (
-            select(columns.id, columns.created_at, columns.updated_at, func.count(turns.c.number))
-            .outerjoin(turns, turns.c.conversation_id == columns.id)
-            .group_by(columns.id, columns.created_at, columns.updated_at)
+        count = select(func.count()).where(turns.c.conversation_id == columns.id).scalar_subquery()
+        newest = (
+            select(columns.id, columns.created_at, columns.updated_at, count)
             .order_by(columns.updated_at.desc(), columns.id.desc())
             .limit(limit)
         )
         if before is not None:
-            counted = counted.where(tuple_(columns.updated_at, columns.id) < (_micros(before[0]), before[1]))
+            newest = newest.where(tuple_(columns.updated_at, columns.id) < (_micros(before[0]), before[1]))
         async with self._database.reading() as connection:
-            rows = (await connection.execute(counted)).all()
+            rows = (await connection.execute(newest)).all()
         return [ConversationInfo(name, _time(created), _time(updated), count) for name, created, updated, count in rows]
 
     async def fork(self, conversation_id: str, new_id: str, turn: int | None = None) -> KeptConversation:
         """See `ConversationStore.fork`."""
-        now = datetime.now(UTC)
-        empty = KeptConversation(checked_id(new_id), now, now)
+        name = checked_id(new_id)
         async with self._database.writing() as connection:
+            copy = forked(await _found(connection, conversation_id), name, turn, datetime.now(UTC))
             try:
-                await connection.execute(insert(conversations).values(**_row(empty)))
+                await connection.execute(insert(conversations).values(**_row(copy)))
             except IntegrityError:
-                raise ConversationExists(f"there is a conversation {new_id!r} already") from None
-            origin = await _found(connection, conversation_id)
-            if turn is not None and turn not in {one.number for one in origin.turns}:
-                raise TurnNotFound(f"conversation {conversation_id!r} has no turn {turn}, or no longer")
-            kept = tuple(one for one in origin.turns if turn is None or one.number <= turn)
-            last = kept[-1].number if kept else 0
-            copy = replace(origin, id=new_id, created_at=now, updated_at=now, turns=kept, last_turn=last)
-            await _change(connection, empty, copy)
+                raise ConversationExists(f"there is a conversation {name!r} already") from None
+            await _change(connection, replace(copy, turns=()), copy)
         return copy
 
     async def replace(self, old: KeptConversation, new: KeptConversation) -> bool:
         """See `ConversationStore.replace`."""
-        unchanged = (conversations.c.id == old.id) & (conversations.c.updated_at == _micros(old.updated_at))
-        touched = update(conversations).where(unchanged).values(updated_at=_micros(new.updated_at))
+        held = select(conversations.c.id).where(conversations.c.id == old.id).with_for_update()
         async with self._database.writing() as connection:
-            if (await connection.execute(touched)).rowcount == 0 or await _kept(connection, old.id) != old:
+            await connection.execute(held)
+            if await _kept(connection, old.id) != old:
                 return False
             await _change(connection, old, new)
         return True
 
     async def prune(self, before: datetime) -> int:
-        """See `ConversationStore.prune`."""
-        old = delete(conversations).where(conversations.c.updated_at < _micros(before))
-        async with self._database.writing() as connection:
-            return int((await connection.execute(old)).rowcount)
+        """See `ConversationStore.prune`. In parts, so that nobody who writes waits for long."""
+        is_old = conversations.c.updated_at < _micros(before)
+        some = select(conversations.c.id).where(is_old).limit(_AT_ONCE)
+        pruned = 0
+        while True:
+            async with self._database.writing() as connection:
+                # Asked again of each, for one may have been added to while this waited for it.
+                gone = await connection.execute(delete(conversations).where(conversations.c.id.in_(some), is_old))
+            pruned += gone.rowcount
+            if gone.rowcount == 0:
+                return pruned
 
-    async def _begin(self, connection: AsyncConnection, conversation_id: str, now: datetime) -> None:
+    async def _hold(self, connection: AsyncConnection, conversation_id: str) -> None:
         """See to it that the conversation has a row, and that nobody else changes it before we are done."""
         dialect = sqlite if self._database.is_sqlite else postgresql
-        row = _row(KeptConversation(conversation_id, now, now))
-        touched = {"updated_at": row["updated_at"]}
-        await connection.execute(
-            dialect.insert(conversations).values(**row).on_conflict_do_update(index_elements=["id"], set_=touched)
-        )
+        now = datetime.now(UTC)
+        row = dialect.insert(conversations).values(**_row(KeptConversation(conversation_id, now, now)))
+        same = {"last_turn": conversations.c.last_turn}
+        await connection.execute(row.on_conflict_do_update(index_elements=["id"], set_=same))
 
 
 async def _kept(connection: AsyncConnection, conversation_id: str) -> KeptConversation | None:
@@ -158,13 +161,13 @@ async def _kept(connection: AsyncConnection, conversation_id: str) -> KeptConver
         updated_at=_time(first.updated_at),
         system=_messages(tuple[SystemMessage, ...], first.system),
         turns=tuple(_turn(row) for row in rows if row.number is not None),
-        summary=first.summary,
+        summary=None if first.summary is None else json.loads(first.summary),
         last_turn=first.last_turn,
     )
 
 
 async def _found(connection: AsyncConnection, conversation_id: str) -> KeptConversation:
-    kept = await _kept(connection, conversation_id)
+    kept = await _kept(connection, conversation_id) if can_be_id(conversation_id) else None
     if kept is None:
         raise ConversationNotFound(f"there is no conversation {conversation_id!r}")
     return kept
@@ -188,7 +191,7 @@ def _row(kept: KeptConversation) -> dict[str, Any]:
     return {
         "id": kept.id,
         "system": _text(kept.system),
-        "summary": kept.summary,
+        "summary": None if kept.summary is None else json.dumps(kept.summary),
         "last_turn": kept.last_turn,
         "created_at": _micros(kept.created_at),
         "updated_at": _micros(kept.updated_at),

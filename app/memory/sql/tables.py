@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData, Table, Text
 
 metadata = MetaData()
 
 conversations = Table(
     "conversations",
     metadata,
-    Column("id", String(200), primary_key=True),
+    Column("id", Text, primary_key=True),
     Column("system", Text, nullable=False),
     Column("summary", Text),
     Column("last_turn", Integer, nullable=False),
@@ -22,7 +22,7 @@ conversations = Table(
 turns = Table(
     "turns",
     metadata,
-    Column("conversation_id", String(200), ForeignKey("conversations.id", ondelete="CASCADE"), primary_key=True),
+    Column("conversation_id", Text, ForeignKey("conversations.id", ondelete="CASCADE"), primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("created_at", BigInteger, nullable=False),
     Column("messages", Text, nullable=False),

@@ -4,6 +4,7 @@ from alembic import context
 
 from app.memory.sql.tables import metadata
 
-context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
-with context.begin_transaction():
-    context.run_migrations()
+if hasattr(context, "config"):  # and not only imported, as every module can be
+    context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
+    with context.begin_transaction():
+        context.run_migrations()

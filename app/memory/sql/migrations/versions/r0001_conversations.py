@@ -11,7 +11,7 @@ def upgrade() -> None:
     """Make the tables."""
     op.create_table(
         "conversations",
-        sa.Column("id", sa.String(200), primary_key=True),
+        sa.Column("id", sa.Text, primary_key=True),
         sa.Column("system", sa.Text, nullable=False),
         sa.Column("last_turn", sa.Integer, nullable=False),
         sa.Column("created_at", sa.BigInteger, nullable=False),
@@ -22,7 +22,7 @@ def upgrade() -> None:
         "turns",
         sa.Column(
             "conversation_id",
-            sa.String(200),
+            sa.Text,
             sa.ForeignKey("conversations.id", ondelete="CASCADE"),
             primary_key=True,
         ),
