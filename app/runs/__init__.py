@@ -29,7 +29,7 @@ from app.runs.journal import (
 from app.runs.local_run import LocalRun, OnDisconnect
 from app.runs.manager import RunLimits, RunOptions, Runs
 from app.runs.readers import Reader
-from app.runs.run import Run, RunStatus
+from app.runs.run import Run, RunStatus, RunSummary
 from app.runs.store import IdempotencyKey, Retention, RunStore, WhenBusy
 
 __all__ = [
@@ -63,6 +63,7 @@ __all__ = [
     "RunStarted",
     "RunStatus",
     "RunStore",
+    "RunSummary",
     "Runs",
     "SharedStateUnavailable",
     "ShuttingDown",

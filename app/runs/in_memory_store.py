@@ -10,7 +10,7 @@ from app.runs.errors import RunGone, RunNotFound
 from app.runs.in_memory_journal import InMemoryJournal, JournalLimits
 from app.runs.journal import Journal
 from app.runs.local_run import LocalRun
-from app.runs.run import Run
+from app.runs.run import Run, RunSummary
 from app.runs.store import IdempotencyKey, Retention, WhenBusy, conversation_busy, key_reused
 
 _REMEMBERED = 10_000
@@ -50,9 +50,10 @@ class InMemoryRunStore:
             raise key_reused()
         return None if begun == run_id else begun
 
-    async def unclaim(self, key: IdempotencyKey) -> None:
+    async def unclaim(self, key: IdempotencyKey, run_id: str) -> None:
         """See `RunStore.unclaim`."""
-        del self._keys[key.principal, key.text]
+        if self._keys.get((key.principal, key.text)) == (key, run_id):
+            del self._keys[key.principal, key.text]
 
     async def enter(self, conversation_id: str, run_id: str, when_busy: WhenBusy) -> _Place:
         """See `RunStore.enter`."""
@@ -80,12 +81,23 @@ class InMemoryRunStore:
         if key is not None:
             self._begun_by[run.id] = key
 
+    async def drop(self, run: LocalRun) -> None:
+        """See `RunStore.drop`."""
+        self._runs.pop(run.id, None)
+        self._begun_by.pop(run.id, None)
+
+    def ending(self, run: LocalRun) -> None:
+        """See `RunStore.ending`."""
+
     async def end(self, run: LocalRun) -> None:
         """See `RunStore.end`."""
         loop = asyncio.get_running_loop()
         self._ended[run.id] = loop.call_later(self._retention.seconds, self._forget, run.id)
         while len(self._ended) > self._retention.runs:
             self._forget(next(iter(self._ended)))
+
+    async def confirm(self, run: LocalRun) -> None:
+        """See `RunStore.confirm`."""
 
     async def get(self, run_id: str) -> Run:
         """See `RunStore.get`."""
@@ -95,7 +107,9 @@ class InMemoryRunStore:
             raise RunGone(f"run {run_id!r} has ended and is no longer kept")
         raise RunNotFound(f"there is no run {run_id!r}")
 
-    async def page(self, limit: int, *, before: str | None = None, conversation_id: str | None = None) -> list[Run]:
+    async def page(
+        self, limit: int, *, before: str | None = None, conversation_id: str | None = None
+    ) -> list[RunSummary]:
         """See `RunStore.page`."""
         return list(islice(self._newest_first(before, conversation_id), limit))
 
@@ -109,7 +123,7 @@ class InMemoryRunStore:
         for timer in self._ended.values():
             timer.cancel()
 
-    def _newest_first(self, before: str | None, conversation_id: str | None) -> Iterator[Run]:
+    def _newest_first(self, before: str | None, conversation_id: str | None) -> Iterator[RunSummary]:
         for run in reversed(self._runs.values()):
             if (before is None or run.id < before) and conversation_id in {None, run.conversation_id}:
                 yield run

@@ -48,7 +48,7 @@ OnDisconnect: TypeAlias = Literal["cancel", "continue"]
 
 
 class LocalRun:
-    """A run of this process. See `Run`.
+    """A run of this process, which goes on by itself once it was begun. See `Run`.
 
     Args:
         events: the chain's events; the run iterates and closes them.
@@ -57,6 +57,7 @@ class LocalRun:
         conversation_id: the conversation it is a turn of.
         turn: waited for before the chain is begun; None = it begins at once.
         release: lets whoever waits for this run begin; awaited when all it held is given back, before its end is told.
+        ending: called when it is told to end.
         ended: awaited when its end is told.
         deadline: seconds after which it ends with what was done, finish reason `deadline`; None = it has none.
         on_disconnect: whether it is cancelled when its last reader has left.
@@ -74,6 +75,7 @@ class LocalRun:
         conversation_id: str | None = None,
         turn: Callable[[], Awaitable[None]] | None = None,
         release: Callable[[], Awaitable[None]] | None = None,
+        ending: Callable[[LocalRun], None] | None = None,
         ended: Callable[[LocalRun], Awaitable[None]] | None = None,
         deadline: float | None = None,
         on_disconnect: OnDisconnect = "cancel",
@@ -92,6 +94,7 @@ class LocalRun:
         )
         self._turn = turn
         self._release = release
+        self._ending = ending
         self._ended = ended
         self._fold = Fold()
         self._answer: RunCompleted | None = None
@@ -103,15 +106,25 @@ class LocalRun:
         self._is_driving = False
         self._broken_off_for: FinishReason | Exception | None = None
         self._broken_off_at = 0.0
-        self._task = asyncio.create_task(self._drive(events), name=self.id)
-        self._task.add_done_callback(lambda _: self._over.set())
+        self._deadline = deadline
         self._alarm: asyncio.TimerHandle | None = None
-        if deadline is not None:
-            self._alarm = asyncio.get_running_loop().call_later(deadline, self._break_off, FinishReason.DEADLINE)
+        self._events = events
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> LocalRun:
+        """Drive the chain. Whoever drops the run before has done nothing."""
+        self._task = asyncio.create_task(self._drive(self._events), name=self.id)
+        self._task.add_done_callback(lambda _: self._over.set())
+        if self._deadline is not None:
+            loop = asyncio.get_running_loop()
+            self._alarm = loop.call_later(self._deadline, self._break_off, FinishReason.DEADLINE)
+        return self
 
     @property
     def task(self) -> asyncio.Task[None]:
         """Ends when the last entry is written and everything the run held is given back."""
+        if self._task is None:
+            raise RuntimeError(f"{self.id} was not begun")
         return self._task
 
     @property
@@ -131,7 +144,7 @@ class LocalRun:
             return False
         return asyncio.get_running_loop().time() - self._broken_off_at < _CLEAN_UP
 
-    def enter(self) -> Reader:
+    async def enter(self) -> Reader:
         """See `Run.enter`."""
         return self.readers.enter()
 
@@ -170,6 +183,18 @@ class LocalRun:
         """
         self._break_off(FinishReason.CANCELLED if reason is None else reason)
 
+    def lose(self, error: Exception) -> None:
+        """Others have written the end of the run: that is its end, whatever it still does.
+
+        Args:
+            error: what it fails with, though it may have its answer.
+        """
+        self._is_closed = True
+        self._set_end(RunFailed(error))
+        self.readers.close()
+        self._over.set()
+        self._break_off(error)
+
     async def abandon(self, error: Exception) -> None:
         """Write the end of a run that was told to end and does not come to it.
 
@@ -185,8 +210,10 @@ class LocalRun:
             return  # a second cancellation would interrupt the clean-up of the first
         self._broken_off_for = reason
         self._broken_off_at = asyncio.get_running_loop().time()
+        if self._ending is not None:
+            self._ending(self)
         if self._is_driving:
-            self._task.cancel()
+            self.task.cancel()
 
     async def _drive(self, events: ChatEvents) -> None:
         self._is_driving = True
@@ -267,7 +294,12 @@ class LocalRun:
         self._is_closed = True
         self.readers.close()
         await self.journal.append(self._fold.round, end)
-        self._end = end  # not before it can be read: who is told that a run has ended finds its end in the journal
+        if self._end is None:  # else others have written another one meanwhile
+            self._set_end(end)
+
+    def _set_end(self, end: RunEnd) -> None:
+        # Not before it can be read: who is told that a run has ended finds its end in the journal.
+        self._end = end
         self.ended_at = datetime.now(UTC)
         self._fold = Fold()  # what it held is in the end, or not wanted any more
         self._answering.set()

@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from app.chat import ChatRequest
+from app.chat import ChatEvents, ChatRequest
 from app.client import ChatClient
 from app.runs.containment import contained
-from app.runs.errors import GatewayFull, RunNotFound, SharedStateUnavailable, ShuttingDown
+from app.runs.errors import GatewayFull, RunGone, RunNotFound, SharedStateUnavailable, ShuttingDown
 from app.runs.in_memory_store import InMemoryRunStore
 from app.runs.local_run import LocalRun, OnDisconnect
-from app.runs.run import Run, new_run_id
+from app.runs.run import Run, RunSummary, new_run_id
 from app.runs.store import IdempotencyKey, Place, RunStore, WhenBusy
 
 logger = logging.getLogger(__name__)
@@ -80,6 +80,7 @@ class Runs:
         self._store = store or InMemoryRunStore()
         self._active: dict[str, LocalRun] = {}
         self._starting: dict[str, asyncio.Future[None]] = {}
+        self._beginning = 0
         self._errands: set[asyncio.Task[Any]] = set()
         self._draining = False
 
@@ -150,7 +151,7 @@ class Runs:
         while holder := await self._store.claim(key, run_id):
             try:
                 return await self.get(holder), False
-            except RunNotFound:  # it is being begun by another replica, or was refused in this moment
+            except (RunNotFound, RunGone):  # it is being begun by another replica, or was refused or forgotten just now
                 if patience <= 0:
                     raise SharedStateUnavailable("the run that this key has begun cannot be found yet") from None
             await asyncio.sleep(_JOINING_PAUSE)
@@ -160,7 +161,7 @@ class Runs:
         try:
             return await self._start(run_id, request, options or RunOptions(), key), True
         except BaseException:
-            await self._store.unclaim(key)
+            await self._store.unclaim(key, run_id)
             raise
         finally:
             del self._starting[run_id]
@@ -177,7 +178,9 @@ class Runs:
             await asyncio.wait([starting])
         return self._active.get(run_id) or await self._store.get(run_id)
 
-    async def page(self, limit: int, *, before: str | None = None, conversation_id: str | None = None) -> list[Run]:
+    async def page(
+        self, limit: int, *, before: str | None = None, conversation_id: str | None = None
+    ) -> list[RunSummary]:
         """Runs that are going or have ended not long ago, the newest first. See `RunStore.page`."""
         return await self._store.page(limit, before=before, conversation_id=conversation_id)
 
@@ -248,9 +251,24 @@ class Runs:
         self, run_id: str, request: ChatRequest, options: RunOptions, key: IdempotencyKey | None
     ) -> LocalRun:
         self.check_open()
-        if self._limits.active is not None and self.active >= self._limits.active:
-            raise GatewayFull(f"{self.active} runs are going, as many as may; ask again in a moment")
+        going = self.active + self._beginning
+        if self._limits.active is not None and going >= self._limits.active:
+            raise GatewayFull(f"{going} runs are going, as many as may; ask again in a moment")
         events = self._client.run(request, tool_calling=options.tool_calling)
+        self._beginning += 1
+        try:
+            run = await self._known(run_id, request, events, options, key)
+            run.begin()
+        finally:
+            self._beginning -= 1
+        self._active[run.id] = run
+        run.task.add_done_callback(lambda _: self._active.pop(run.id))
+        return run
+
+    async def _known(
+        self, run_id: str, request: ChatRequest, events: ChatEvents, options: RunOptions, key: IdempotencyKey | None
+    ) -> LocalRun:
+        """A run that may begin: it has its place in its conversation, and all know of it who have to."""
         place: Place | None = None
         if request.conversation_id is not None:
             place = await self._store.enter(request.conversation_id, run_id, options.when_busy)
@@ -265,16 +283,18 @@ class Runs:
             on_disconnect=options.on_disconnect,
             abandoned=self._abandoned,
             grace=self._limits.grace,
+            ending=self._store.ending,
             ended=self._store.end,
             request_id=options.request_id,
         )
-        self._active[run.id] = run
-        run.task.add_done_callback(lambda _: self._active.pop(run.id))
         needs_others = key is not None or place is not None or options.on_disconnect == "continue"
         try:
             await self._store.add(run, key, shared=needs_others)
+            self.check_open()  # whoever drains has not waited for this one
         except BaseException:
-            run.cancel()
+            await self._store.drop(run)
+            if place is not None:
+                await place.leave()
             raise
         return run
 

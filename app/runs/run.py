@@ -31,35 +31,51 @@ def _later_and_later() -> Iterator[int]:
 _moments = _later_and_later()
 
 
-class Run(Protocol):
-    """A thing of its own: readers may come and go.
+class RunSummary(Protocol):
+    """What a list says of a run."""
 
-    Attributes:
-        id: its own.
-        conversation_id: the conversation it is a turn of.
-        request_id: the request that it was begun by, as the log has it.
-        created_at: when it was begun, in UTC.
-        ended_at: when it ended, None while it is going.
-        journal: its events.
-    """
+    @property
+    def id(self) -> str:
+        """Its own."""
 
-    id: str
-    conversation_id: str | None
-    request_id: str | None
-    created_at: datetime
-    ended_at: datetime | None
-    journal: Journal
+    @property
+    def conversation_id(self) -> str | None:
+        """The conversation it is a turn of."""
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was begun, in UTC."""
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When it ended, None while it is going."""
 
     @property
     def status(self) -> RunStatus:
         """How far it is."""
 
+
+class Run(RunSummary, Protocol):
+    """A thing of its own: readers may come and go."""
+
+    @property
+    def request_id(self) -> str | None:
+        """The request that it was begun by, as the log has it."""
+
+    @property
+    def journal(self) -> Journal:
+        """Its events."""
+
     @property
     def end(self) -> RunEnd | None:
         """The last entry's event, None while the run is going."""
 
-    def enter(self) -> Reader:
-        """One more reader, who must `leave`."""
+    async def enter(self) -> Reader:
+        """One more reader, who must `leave`.
+
+        Raises:
+            SharedStateUnavailable: it goes on in another process, which cannot be told.
+        """
 
     async def answering(self, timeout: float) -> None:
         """Wait for the model's first event or the run's end, at most `timeout` seconds.

@@ -11,7 +11,7 @@ from typing import Literal, Protocol, TypeAlias
 from app.runs.errors import ConversationBusy, IdempotencyKeyReused
 from app.runs.journal import Journal
 from app.runs.local_run import LocalRun
-from app.runs.run import Run
+from app.runs.run import Run, RunSummary
 
 WhenBusy: TypeAlias = Literal["reject", "queue", "cancel_previous"]
 """What to do with a run whose conversation has one that is still going: refuse it, let it wait, or end the others."""
@@ -53,10 +53,10 @@ class Place(Protocol):
         """Whether nobody was before it when it came."""
 
     async def wait(self) -> None:
-        """Until all that were before have given back what they held.
+        """Until all that were before have given back what they held, and until somebody can tell.
 
         Raises:
-            SharedStateUnavailable: nobody can tell.
+            RunLost: others have ended the run meanwhile.
         """
 
     async def leave(self) -> None:
@@ -86,8 +86,8 @@ class RunStore(Protocol):
             IdempotencyKeyReused: it has begun one for another request.
         """
 
-    async def unclaim(self, key: IdempotencyKey) -> None:
-        """The run that the key was to begin was refused."""
+    async def unclaim(self, key: IdempotencyKey, run_id: str) -> None:
+        """The run that the key was to begin was refused. Never fails."""
 
     async def enter(self, conversation_id: str, run_id: str, when_busy: WhenBusy) -> Place:
         """Take a place in the line of a conversation.
@@ -100,7 +100,7 @@ class RunStore(Protocol):
         """A new journal for a run of this process."""
 
     async def add(self, run: LocalRun, key: IdempotencyKey | None, *, shared: bool) -> None:
-        """One more run of this process.
+        """One more run of this process, which is about to begin.
 
         Args:
             run: it is kept while it is going, and then as long as is set.
@@ -108,8 +108,21 @@ class RunStore(Protocol):
             shared: whether it is refused when others cannot be told of it.
         """
 
+    async def drop(self, run: LocalRun) -> None:
+        """A run that was added, or was to be, does not begin. Never fails."""
+
+    def ending(self, run: LocalRun) -> None:
+        """A run of this process was told to end."""
+
     async def end(self, run: LocalRun) -> None:
         """A run of this process has ended. Never fails."""
+
+    async def confirm(self, run: LocalRun) -> None:
+        """See to it that a run of this process is still that: others take one for lost when this process was silent.
+
+        Raises:
+            RunLost: it is not.
+        """
 
     async def get(self, run_id: str) -> Run:
         """A run, of whatever process.
@@ -119,7 +132,9 @@ class RunStore(Protocol):
             RunGone: it has ended and is no longer kept.
         """
 
-    async def page(self, limit: int, *, before: str | None = None, conversation_id: str | None = None) -> list[Run]:
+    async def page(
+        self, limit: int, *, before: str | None = None, conversation_id: str | None = None
+    ) -> list[RunSummary]:
         """Runs, the one that was begun last first.
 
         Args:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from app.chat import ChatResponse, Round, RoundCompleted, ToolCall, ToolRun, Usage
-from app.runs import Run, RunCancelled, RunCompleted, RunFailed
+from app.runs import Run, RunCancelled, RunCompleted, RunFailed, RunSummary
 from app.web.errors import problem_of
 
 Answer: TypeAlias = Callable[[ChatResponse], dict[str, Any]]
@@ -39,7 +39,7 @@ def answer_document(response: ChatResponse, *, run_id: str, conversation_id: str
     }
 
 
-def run_summary(run: Run) -> dict[str, Any]:
+def run_summary(run: RunSummary) -> dict[str, Any]:
     """What a list says of a run."""
     return {
         "id": run.id,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Any
+from urllib.parse import quote
 
-from redis.asyncio import Redis
+from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ClusterDownError, OutOfMemoryError, ReadOnlyError, RedisError, ResponseError, TryAgainError
+from redis.exceptions import ConnectionError as NotConnected
 
 from app.runs.errors import SharedStateUnavailable
 
@@ -21,7 +24,21 @@ TIMEOUT = 2.0
 BLOCK = 1.0
 """Seconds that a read waits for new entries."""
 
-_CONNECTIONS = 2_000
+PAUSE = 0.5
+"""Seconds until Redis is asked again after it did not answer. Whoever asks meanwhile is told so at once."""
+
+LONGEST = 24 * 3600
+"""Seconds after which what is kept of a run is forgotten, should nobody ever write its end."""
+
+_ASKING = 64
+"""Connections for questions that are answered at once. Who finds none free waits."""
+
+_READING = 1_000
+"""Connections for reads that wait. Who finds none free waits, and all readers hear a little later of what is new."""
+
+_LATER = (ReadOnlyError, OutOfMemoryError, ClusterDownError, TryAgainError)
+_LATER_WORDS = ("MISCONF", "NOREPLICAS", "UNBLOCKED", "BUSY ")
+"""Answers that say that it can be done later, or elsewhere: kinds, and how others begin."""
 
 
 class Connection:
@@ -33,36 +50,39 @@ class Connection:
 
     Attributes:
         redis: the client.
+        reading: the client for reads that wait.
         available: whether it answered the last time.
     """
 
     def __init__(self, url: str, prefix: str = "gateway:") -> None:
-        self.redis = Redis.from_url(
-            url,
-            socket_connect_timeout=TIMEOUT,
-            socket_timeout=TIMEOUT + BLOCK,
-            max_connections=_CONNECTIONS,
-            retry=Retry(NoBackoff(), 1),  # a connection that was closed meanwhile
-            health_check_interval=0,
-        )
+        self.redis = _client(url, _ASKING, patience=TIMEOUT, timeout=TIMEOUT)
+        self.reading = _client(url, _READING, patience=None, timeout=TIMEOUT + BLOCK)
         self.available = True
         self._prefix = prefix
+        self._asked_again_at = 0.0
 
     def key(self, *parts: str) -> str:
-        """The name of a key."""
-        return self._prefix + ":".join(parts)
+        """The name of a key. Other parts give another name, whatever callers put into them."""
+        return self._prefix + ":".join(quote(part, safe="", errors="surrogatepass") for part in parts)
 
     async def ask(self, question: Awaitable[Any]) -> Any:
         """What Redis answers, in bytes: the client's own types allow for all that it can be set to.
 
         Raises:
-            SharedStateUnavailable: it does not answer, or cannot do it now.
+            SharedStateUnavailable: it does not answer, or cannot do it now. It may have done it all the same.
             ResponseError: it refuses what was asked.
         """
+        now = asyncio.get_running_loop().time()
+        if not self.available:
+            if now < self._asked_again_at:
+                if asyncio.iscoroutine(question):
+                    question.close()
+                raise _unavailable()
+            self._asked_again_at = now + PAUSE
         try:
             answer = await question
         except ResponseError as error:
-            if not str(error).startswith(_BUSY_WORDS):
+            if not isinstance(error, _LATER) and not str(error).startswith(_LATER_WORDS):
                 raise
             self._lost(error)
         except (RedisError, OSError) as error:
@@ -72,17 +92,40 @@ class Connection:
                 logger.warning("Redis answers again")
             self.available = True
             return answer
-        raise SharedStateUnavailable("what the replicas share cannot be asked right now; try again in a moment")
+        raise _unavailable()
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self.redis.aclose()
+        await self.reading.aclose()
 
     def _lost(self, error: Exception) -> None:
         if self.available:
             logger.warning("Redis does not answer: %s", type(error).__name__)
         self.available = False
+        self._asked_again_at = asyncio.get_running_loop().time() + PAUSE
 
 
-_BUSY_WORDS = ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "OOM", "MISCONF", "NOREPLICAS", "UNBLOCKED")
-"""How answers begin that say that it can be done later, or elsewhere."""
+def items_read(answer: Any) -> Sequence[tuple[bytes, dict[bytes, bytes]]]:
+    """The items of the one stream that was read, by either version of the protocol; none where none came in time."""
+    if not answer:
+        return []
+    return list(next(iter(answer.values()))[0] if isinstance(answer, dict) else answer[0][1])
+
+
+def _client(url: str, connections: int, *, patience: float | None, timeout: float) -> Redis:
+    pool = BlockingConnectionPool.from_url(
+        url,
+        max_connections=connections,
+        timeout=patience,
+        socket_connect_timeout=TIMEOUT,
+        socket_timeout=timeout,
+        # A connection that was closed meanwhile is opened again. What took too long is not asked twice.
+        retry=Retry(NoBackoff(), 1, (NotConnected,)),
+        encoding_errors="surrogatepass",
+    )
+    return Redis.from_pool(pool)
+
+
+def _unavailable() -> SharedStateUnavailable:
+    return SharedStateUnavailable("what the replicas share cannot be asked right now; try again in a moment")

@@ -1,35 +1,53 @@
 """A run's journal as a Redis stream.
 
 Entries that were ready together are one item of the stream, whose id is the number of the first of them: so an item is
-written whole or not at all, and Redis refuses a number that somebody else has written.
+written whole or not at all. An item is written only behind the one that its writer takes for the newest. So whoever
+takes a run for lost and whoever goes on with it cannot both write the next entry, a question that Redis answers late
+does no harm, and what Redis has forgotten is noticed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-
-from redis.exceptions import ResponseError
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from app.runs.codec import decode, encode
 from app.runs.errors import EventsGone, SharedStateUnavailable
 from app.runs.journal import Entry, RunEnd, RunEvent, Span
-from app.runs.redis.connection import BLOCK, Connection
+from app.runs.redis.connection import BLOCK, LONGEST, PAUSE, Connection, items_read
+from app.runs.redis.scripts import APPEND
 
-PAUSE = 0.5
-"""Seconds until Redis is asked again after it did not answer."""
-
-LONGEST = 24 * 3600
-"""Seconds after which what was written of a run is forgotten, should nobody ever write its end."""
-
-_ITEMS = 64
+_ITEMS = 32
 """Items that are read at once."""
 
 _FIELD = b"e"
 
 
 class EntryTaken(Exception):
-    """An entry of this number was written by somebody else."""
+    """The newest item is another one than the writer thought."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item of a stream.
+
+    Attributes:
+        number: of its first entry, by which it is known.
+        entries: those in it.
+    """
+
+    number: int
+    entries: Sequence[Entry]
+
+    @property
+    def last(self) -> Entry:
+        """Its last entry."""
+        return self.entries[-1]
+
+
+async def _for_ever() -> bool:
+    return True
 
 
 class RedisJournal:
@@ -38,38 +56,47 @@ class RedisJournal:
     Args:
         connection: to Redis.
         key: of the stream.
+        first: the number of its oldest entry, where the item with that one holds older ones too.
+        is_going: whether more is to come, asked where nothing came for a while; None = always.
     """
 
-    def __init__(self, connection: Connection, key: str) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        key: str,
+        *,
+        first: int = 1,
+        is_going: Callable[[], Awaitable[bool]] | None = None,
+    ) -> None:
         self._connection = connection
         self._key = key
+        self._first = first
+        self._is_going = is_going or _for_ever
+        self._append = connection.redis.register_script(APPEND)
 
     async def append(self, round_: int | None, event: RunEvent) -> None:
         """See `Journal.append`."""
-        last = await self.last()
-        await self.write([Entry(1 if last is None else last.seq + 1, round_, event)])
+        newest = await self.newest()
+        number = newest.last.seq + 1 if newest else 1
+        await self.write([Entry(number, round_, event)], behind=newest.number if newest else 0)
 
-    async def write(self, entries: Sequence[Entry], *, first_kept: int | None = None) -> None:
-        """Write entries, all or none.
+    async def write(self, entries: Sequence[Entry], *, behind: int, first_kept: int | None = None) -> None:
+        """Write entries as one item, all or none.
 
         Args:
-            entries: with numbers that follow each other, above those that are there.
-            first_kept: of items with smaller numbers all entries are dropped; None = nothing is.
+            entries: with numbers that follow each other.
+            behind: the number of the newest item, 0 where there is none.
+            first_kept: items with smaller numbers are dropped; None = none is.
 
         Raises:
-            EntryTaken: there are entries of these numbers.
+            EntryTaken: the newest item is another one.
             SharedStateUnavailable: Redis does not answer; it may have written them all the same.
         """
         lines = b"\n".join(encode(entry.round, entry.event) for entry in entries)
-        pipeline = self._connection.redis.pipeline(transaction=False)
-        pipeline.xadd(self._key, {_FIELD: lines}, id=_id(entries[0].seq))
-        if first_kept is not None:
-            pipeline.xtrim(self._key, minid=_id(first_kept), approximate=False)
-        pipeline.expire(self._key, LONGEST)
-        try:
-            await self._connection.ask(pipeline.execute())
-        except ResponseError as error:
-            raise EntryTaken(str(error)) from error
+        kept = "" if first_kept is None else _id(first_kept)
+        writing = self._append([self._key], [_id(behind), _id(entries[0].seq), lines, kept, LONGEST])
+        if not await self._connection.ask(writing):
+            raise EntryTaken(f"item {behind} is not the newest one")
 
     async def span(self) -> Span:
         """See `Journal.span`."""
@@ -77,24 +104,28 @@ class RedisJournal:
         pipeline.xrange(self._key, count=1)
         pipeline.xrevrange(self._key, count=1)
         first, last = await self._connection.ask(pipeline.execute())
-        return Span(_entries(first)[0].seq, _entries(last)[-1].seq) if first else Span(1, 0)
+        return Span(max(_seq(first[0][0]), self._first), _item(last[0]).last.seq) if first else Span(1, 0)
 
-    async def last(self) -> Entry | None:
-        """The newest entry, None where there is none."""
+    async def newest(self) -> Item | None:
+        """The newest item, None where there is none."""
         found = await self._connection.ask(self._connection.redis.xrevrange(self._key, count=1))
-        return _entries(found)[-1] if found else None
+        return _item(found[0]) if found else None
 
     async def follow(self, after: int = 0) -> AsyncGenerator[Sequence[Entry], None]:
         """See `Journal.follow`. While Redis does not answer, it waits."""
-        item = 0  # the stream's items are read from the one that holds the next entry
+        item: int | None = None  # what is read next stands behind this one
         while True:
+            is_sure = item is None
             try:
-                item = item or await self._item_before(after + 1)
-                batch = [entry for entry in await self._next(item, after) if entry.seq > after]
+                item = await self._item_before(after + 1) if item is None else item
+                batch = [entry for entry in await self._behind(item) if entry.seq > after]
+                if not batch and await self._is_over(after):
+                    return
             except SharedStateUnavailable:
                 await asyncio.sleep(PAUSE)
                 continue
-            if not batch:
+            if not batch or (batch[0].seq != after + 1 and not is_sure):
+                item = None  # the items may have been written anew, and are others now
                 continue
             if batch[0].seq != after + 1:
                 raise EventsGone(f"events up to {batch[0].seq - 1} are no longer kept, and this reader had {after}")
@@ -104,19 +135,39 @@ class RedisJournal:
                 return
 
     async def _item_before(self, seq: int) -> int:
-        """An id behind which the item with this entry stands."""
+        """A number behind which the item with this entry stands."""
         found = await self._connection.ask(self._connection.redis.xrevrange(self._key, max=_id(seq), count=1))
         return _seq(found[0][0]) - 1 if found else 0
 
-    async def _next(self, item: int, after: int) -> Sequence[Entry]:
-        redis = self._connection.redis
-        found = await self._connection.ask(redis.xread({self._key: _id(item)}, count=_ITEMS, block=int(BLOCK * 1000)))
-        if found:
-            return _entries(next(iter(found.values()))[0] if isinstance(found, dict) else found[0][1])
-        last = await self.last()
-        if last is None or last.seq < after or isinstance(last.event, RunEnd):
-            raise EventsGone("the events of the run are no longer kept")
-        return ()
+    async def _behind(self, item: int) -> Sequence[Entry]:
+        """Entries of items behind one; waits for a while where there are none."""
+        reading = self._connection.reading.xread({self._key: _id(item)}, count=_ITEMS, block=int(BLOCK * 1000))
+        return [entry for one in items_read(await self._connection.ask(reading)) for entry in _item(one).entries]
+
+    async def _is_over(self, after: int) -> bool:
+        """Whether a reader that has everything up to a number has all there will be.
+
+        Raises:
+            EventsGone: there was more, or will be, and it will not get it.
+        """
+        newest = await self.newest()
+        if newest is not None:
+            if newest.last.seq > after:
+                return False  # it came in this moment
+            if newest.last.seq == after and isinstance(newest.last.event, RunEnd):
+                return True
+        if (newest is None or not isinstance(newest.last.event, RunEnd)) and await self._is_going():
+            return False
+        raise EventsGone("the events of the run are no longer kept")
+
+
+async def ends(connection: Connection, keys: Sequence[str]) -> list[RunEnd | None]:
+    """The ends that several journals have, by their keys, None where one has none."""
+    pipeline = connection.redis.pipeline(transaction=False)
+    for key in keys:
+        pipeline.xrevrange(key, count=1)
+    newest = [_item(found[0]).last.event if found else None for found in await connection.ask(pipeline.execute())]
+    return [event if isinstance(event, RunEnd) else None for event in newest]
 
 
 def _id(seq: int) -> str:
@@ -127,7 +178,6 @@ def _seq(item: bytes) -> int:
     return int(item.partition(b"-")[0])
 
 
-def _entries(items: Sequence[tuple[bytes, dict[bytes, bytes]]]) -> list[Entry]:
-    return [
-        decode(seq, line) for item, fields in items for seq, line in enumerate(fields[_FIELD].split(b"\n"), _seq(item))
-    ]
+def _item(read: tuple[bytes, dict[bytes, bytes]]) -> Item:
+    number, fields = _seq(read[0]), read[1]
+    return Item(number, [decode(seq, line) for seq, line in enumerate(fields[_FIELD].split(b"\n"), number)])

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
+from itertools import islice
 
 from app.runs.errors import RunLost, SharedStateUnavailable
 from app.runs.in_memory_journal import InMemoryJournal
 from app.runs.journal import Entry, RunEnd, RunEvent, RunFailed, Span
-from app.runs.redis.journal import PAUSE, EntryTaken, RedisJournal
+from app.runs.redis.connection import PAUSE
+from app.runs.redis.journal import EntryTaken, Item, RedisJournal
 
-_BATCH = 256
+logger = logging.getLogger(__name__)
+
+_BATCH = 32
 """Entries that are written at once."""
 
 _FAREWELL = 0.5
@@ -28,35 +33,46 @@ class MirroredJournal:
     Args:
         own: what readers of this process follow.
         far: the journal in Redis.
-        taken: called when somebody else has written the run's next entry: the run was taken for lost.
+        taken: called with why when others have ended the run, which they took for lost.
         attached: whether Redis is thought to answer.
     """
 
-    def __init__(self, own: InMemoryJournal, far: RedisJournal, taken: Callable[[], None], *, attached: bool) -> None:
+    def __init__(
+        self, own: InMemoryJournal, far: RedisJournal, taken: Callable[[Exception], None], *, attached: bool
+    ) -> None:
         self._own = own
         self._far = far
         self._taken = taken
         self._shown = 0
         self._pending: deque[tuple[int | None, RunEvent]] = deque()
-        self._writing: list[Entry] = []
         self._items: deque[int] = deque()
         self._more = asyncio.Event()
         self._ended = asyncio.Event()
-        self._is_attached = attached
-        self._is_cut = False
-        self._task = asyncio.create_task(self._mirror())
+        self._doubted = asyncio.Event()
+        self._verdict = asyncio.Event()
+        self._verdict.set()
+        self._is_sure = attached
+        """Whether Redis is thought to have what is shown, and nothing else."""
+        self._is_detached = not attached
+        """Whether entries are shown though Redis may not have them."""
+        self._loss: RunLost | None = None
+        self._task: asyncio.Task[None] | None = None
 
     async def append(self, round_: int | None, event: RunEvent) -> None:
         """See `Journal.append`. The end is waited for until it is in Redis, for a short while."""
+        if self._loss is not None:
+            return  # the run has its end
         self._pending.append((round_, event))
         self._more.set()
-        if self._is_attached and isinstance(event, RunEnd):
+        if self._task is None:
+            self._task = asyncio.create_task(self._copy())
+        if isinstance(event, RunEnd) and not self._is_detached:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_FAREWELL):
                     await self._ended.wait()
             if not self._ended.is_set():
-                self._is_attached = False
-        if not self._is_attached:
+                self._is_sure, self._is_detached = False, True
+        if self._is_detached:
             await self._show_all()
 
     async def span(self) -> Span:
@@ -70,55 +86,113 @@ class MirroredJournal:
     @property
     def is_settled(self) -> bool:
         """Whether all is in Redis that will be."""
-        return self._task.done()
+        return self._task is None or self._task.done()
 
     async def settled(self, timeout: float) -> None:
         """Until all is in Redis, or `timeout` seconds have passed; then it is given up."""
-        await asyncio.wait([self._task], timeout=timeout)
-        self._task.cancel()
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=timeout)
+            self._task.cancel()
 
-    async def _mirror(self) -> None:
-        while not self._is_cut and not (self._ended.is_set() and self._is_attached):
-            if self._is_attached:
-                await self._more.wait()
-                self._more.clear()
-                while self._pending and self._is_attached:
-                    await self._write_next()
-            else:
-                await self._catch_up()
+    def doubt(self) -> None:
+        """Show nothing more before it is clear what is in Redis."""
+        self._is_sure = self._is_detached = False
+        self._verdict.clear()
+        self._more.set()
+        self._doubted.set()
+
+    async def confirm(self) -> None:
+        """Wait until there is no doubt.
+
+        Raises:
+            RunLost: others have ended the run.
+        """
+        if not self.is_settled:
+            await self._verdict.wait()
+        if self._loss is not None:
+            raise self._loss
+
+    async def _copy(self) -> None:
+        try:
+            while self._loss is None and not (self._ended.is_set() and self._is_sure):
+                if self._is_sure:
+                    await self._more.wait()
+                    self._more.clear()
+                    while self._pending and self._is_sure:
+                        await self._write_next()
+                else:
+                    await self._catch_up()
+        except Exception:
+            logger.exception("other replicas are not told any more of what a run does")
+            await self._detach()
 
     async def _write_next(self) -> None:
-        while self._pending and len(self._writing) < _BATCH:
-            round_, event = self._pending.popleft()
-            self._writing.append(Entry(self._shown + len(self._writing) + 1, round_, event))
+        next_ones = islice(self._pending, _BATCH)
+        entries = [Entry(seq, round_, event) for seq, (round_, event) in enumerate(next_ones, self._shown + 1)]
         try:
-            await self._write(self._writing)
+            await self._write(entries, behind=self._items[-1] if self._items else 0)
         except SharedStateUnavailable:
-            self._is_attached = False
+            await self._detach()
         except EntryTaken:
-            await self._cut()
-            return
-        if self._is_attached:
-            await self._show_written()
+            self.doubt()
         else:
-            await self._show_all()
+            await self._show_to(entries[-1].seq)
 
-    async def _write(self, entries: Sequence[Entry]) -> None:
+    async def _write(self, entries: Sequence[Entry], *, behind: int) -> None:
         first, _ = await self._own.span()
         while len(self._items) > 1 and self._items[1] <= first:
             self._items.popleft()
         kept = self._items[0] if self._items and first > 1 else None
-        await self._far.write(entries, first_kept=kept)
+        await self._far.write(entries, behind=behind, first_kept=kept)
         self._items.append(entries[0].seq)
 
-    async def _show_written(self) -> None:
-        written, self._writing = self._writing, []
-        for entry in written:
-            await self._show(entry.round, entry.event)
+    async def _catch_up(self) -> None:
+        """See what is in Redis and write what is lacking; go on as before when nothing is."""
+        try:
+            newest = await self._far.newest()
+            if newest is not None and (loss := _loss(newest.last)):
+                await self._cut(newest.last, loss)
+                return
+            self._know(newest)
+            seq = newest.last.seq if newest else 0
+            await self._show_to(seq)
+            missing = self._own.entries(seq, _BATCH)
+            if missing and missing[0].seq > seq + 1:  # what is between is dropped here, and so it is there
+                self._items.clear()
+                await self._far.write(missing, behind=newest.number if newest else 0, first_kept=missing[0].seq)
+                self._items.append(missing[0].seq)
+            elif missing:
+                await self._write(missing, behind=newest.number if newest else 0)
+            else:
+                self._is_sure, self._is_detached = True, False
+                self._more.set()
+                self._verdict.set()
+        except SharedStateUnavailable:
+            await self._detach()
+            self._doubted.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PAUSE):
+                    await self._doubted.wait()
+        except EntryTaken:
+            return  # the next look tells what it is
+
+    def _know(self, newest: Item | None) -> None:
+        """Take what is in Redis for what was written there."""
+        while self._items and (newest is None or self._items[-1] > newest.number):
+            self._items.pop()
+        if newest is not None and (not self._items or self._items[-1] != newest.number):
+            self._items.append(newest.number)
+
+    async def _detach(self) -> None:
+        self._is_sure, self._is_detached = False, True
+        self._verdict.set()
+        await self._show_all()
 
     async def _show_all(self) -> None:
-        await self._show_written()
-        while self._pending:
+        await self._show_to(self._shown + len(self._pending))
+
+    async def _show_to(self, seq: int) -> None:
+        while self._shown < seq and self._pending:
             await self._show(*self._pending.popleft())
 
     async def _show(self, round_: int | None, event: RunEvent) -> None:
@@ -127,32 +201,19 @@ class MirroredJournal:
         if isinstance(event, RunEnd):
             self._ended.set()
 
-    async def _catch_up(self) -> None:
-        """Write to Redis what was shown without it, and go on as before when nothing is left."""
-        await self._show_all()
-        try:
-            last = await self._far.last()
-            if last is not None and _is_loss(last):
-                await self._cut()
-                return
-            missing = self._own.entries(0 if last is None else last.seq, _BATCH)
-            if missing:
-                await self._write(missing)
-            elif not self._pending:
-                self._is_attached = True
-        except SharedStateUnavailable:
-            await asyncio.sleep(PAUSE)
-        except EntryTaken:
-            return  # the next look tells who has written it
-
-    async def _cut(self) -> None:
-        """Somebody has written the end of this run: what it says from now on is not told to anybody."""
-        self._is_cut = True
-        self._is_attached = False
-        self._writing.clear()
+    async def _cut(self, last: Entry, loss: RunLost) -> None:
+        """Somebody has written the end of this run: that is its end here too."""
+        self._loss = loss
         self._pending.clear()
-        self._taken()
+        if not self._ended.is_set():
+            await self._show(last.round, last.event)
+        self._verdict.set()
+        self._taken(loss)
 
 
-def _is_loss(entry: Entry) -> bool:
-    return isinstance(entry.event, RunFailed) and isinstance(entry.event.error, RunLost)
+def _loss(entry: Entry) -> RunLost | None:
+    match entry.event:
+        case RunFailed(RunLost() as error):
+            return error
+        case _:
+            return None

@@ -1,24 +1,34 @@
-"""What Redis knows of each run beside its events: one hash a run, and the order in which they were begun."""
+"""What Redis knows of each run beside its events: a hash for each, and the order in which they were begun."""
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
+from typing import Any, cast
 
+from redis.asyncio.client import Pipeline
+
+from app.runs.journal import RunEnd
 from app.runs.local_run import LocalRun
-from app.runs.redis.connection import Connection
-from app.runs.redis.journal import LONGEST
-from app.runs.run import Run
+from app.runs.redis.connection import LONGEST, Connection
+from app.runs.redis.scripts import END
+from app.runs.run import RunStatus, status_of
 
 _TOMBSTONE = 3600
 """Seconds for which a forgotten run is told apart from one that never was."""
+
+_ENDING = 5.0
+"""Seconds after which a run that was told to end, and has not, is no longer thought to."""
 
 _PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is written down of a run.
+    """What is written down of a run. See `RunSummary`.
 
     Attributes:
         id: the run's.
@@ -27,7 +37,9 @@ class Record:
         request_id: the request that it was begun by.
         created_at: when it was begun.
         ended_at: when it ended, None while it is going.
-        is_ending: whether it was told to end.
+        status: how far it is.
+        first: the number of the oldest event that is kept of one that has ended.
+        is_ending: whether it was told to end a moment ago.
         key: the Redis key of the idempotency key that began it.
         is_gone: whether it is no longer kept.
     """
@@ -38,13 +50,15 @@ class Record:
     request_id: str | None
     created_at: datetime
     ended_at: datetime | None
+    status: RunStatus
+    first: int
     is_ending: bool
     key: str | None
     is_gone: bool
 
     @property
     def is_going(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it has not ended, as far as is written down."""
         return self.ended_at is None
 
 
@@ -58,7 +72,8 @@ class Records:
 
     def __init__(self, connection: Connection, keep: float) -> None:
         self._connection = connection
-        self._keep = keep
+        self._kept = max(int(keep * 1000), 1)
+        self._end = connection.redis.register_script(END)
 
     def events(self, run_id: str) -> str:
         """The key of a run's stream."""
@@ -68,88 +83,119 @@ class Records:
         """The key of a run's readers at other replicas."""
         return self._connection.key("run", run_id, "readers")
 
-    async def add(self, run: LocalRun, replica: str, key: str | None) -> None:
-        """Write down that a run was begun."""
+    def add(self, pipeline: Pipeline, run: LocalRun, replica: str, key: str | None) -> None:
+        """Write down that a run is there. May be done more than once. The last answer is whether it was told to end."""
         told = {
             "replica": replica,
             "conversation": run.conversation_id,
             "request": run.request_id,
             "created": run.created_at.isoformat(),
+            "queued": "1" if run.status == "queued" else None,
             "key": key,
         }
-        pipeline = self._connection.redis.pipeline(transaction=True)
-        pipeline.hset(self._run(run.id), mapping={name: value for name, value in told.items() if value is not None})
-        pipeline.expire(self._run(run.id), LONGEST)
+        name = self._run(run.id)
+        pipeline.hdel(name, *told)
+        pipeline.hset(name, mapping={field: value for field, value in told.items() if value is not None})
+        pipeline.expire(name, LONGEST, nx=True)  # of one that has ended it is shorter
         for index in self._indexes(run.conversation_id):
             pipeline.zadd(index, {run.id: 0})
             pipeline.expire(index, LONGEST)
-        await self._connection.ask(pipeline.execute())
+        if key is not None:
+            pipeline.expire(key, LONGEST)
+        pipeline.exists(self._ending(run.id))
+
+    def drop(self, pipeline: Pipeline, run: LocalRun) -> None:
+        """Forget a run that did not begin."""
+        pipeline.delete(self._run(run.id), self.events(run.id))
+        for index in self._indexes(run.conversation_id):
+            pipeline.zrem(index, run.id)
 
     async def find(self, run_id: str) -> Record | None:
         """The record of a run, None where there is none."""
-        told = await self._connection.ask(self._connection.redis.hgetall(self._run(run_id)))
-        if not told:
-            return None
-        text = {name.decode(): value.decode() for name, value in told.items()}
-        ended = datetime.fromisoformat(text["ended"]) if "ended" in text else None
-        return Record(
-            id=run_id,
-            replica=text["replica"],
-            conversation_id=text.get("conversation"),
-            request_id=text.get("request"),
-            created_at=datetime.fromisoformat(text["created"]),
-            ended_at=ended,
-            is_ending="ending" in text,
-            key=text.get("key"),
-            is_gone=ended is not None and (datetime.now(UTC) - ended).total_seconds() >= self._keep,
-        )
+        [record] = await self.find_all([run_id])
+        return record
+
+    async def find_all(self, run_ids: Sequence[str]) -> list[Record | None]:
+        """The records of several runs."""
+        pipeline = self._connection.redis.pipeline(transaction=False)
+        for run_id in run_ids:
+            pipeline.hgetall(self._run(run_id))
+            pipeline.pttl(self._run(run_id))
+            pipeline.exists(self._ending(run_id))
+        told = await self._connection.ask(pipeline.execute())
+        return [
+            self._record(run_id, fields, pttl, is_ending=bool(ending))
+            for run_id, fields, pttl, ending in zip(run_ids, told[::3], told[1::3], told[2::3], strict=True)
+        ]
 
     async def mark_ending(self, run_id: str) -> None:
-        """Write down that a run was told to end."""
-        await self._connection.ask(self._connection.redis.hset(self._run(run_id), "ending", "1"))
+        """Write down that a run was told to end, which may be about to begin."""
+        marking = self._connection.redis.set(self._ending(run_id), "1", px=int(_ENDING * 1000))
+        await self._connection.ask(marking)
 
-    async def end(self, record: Record, ended_at: datetime) -> None:
-        """Write down that a run has ended: from now on it is kept for a while. May be done more than once."""
-        kept = max(int(self._keep * 1000), 1)
-        pipeline = self._connection.redis.pipeline(transaction=True)
-        pipeline.hsetnx(self._run(record.id), "ended", ended_at.isoformat())
-        pipeline.pexpire(self._run(record.id), kept + _TOMBSTONE * 1000)
-        pipeline.pexpire(self.events(record.id), kept)
-        pipeline.delete(self.readers(record.id))
+    async def mark_running(self, run_id: str) -> None:
+        """Write down that a run waits no longer."""
+        await self._connection.ask(self._connection.redis.hdel(self._run(run_id), "queued"))
+
+    async def end(self, record: Record, end: RunEnd, ended_at: datetime) -> bool:
+        """Write down that a run has ended: from now on it is kept for a while. The first one to do so counts.
+
+        Returns:
+            Whether there is a record of it.
+        """
+        keys = [self._run(record.id), self.events(record.id), self.readers(record.id), self._ended]
         if record.key is not None:
-            pipeline.pexpire(record.key, kept)
-        await self._connection.ask(pipeline.execute())
+            keys.append(record.key)
+        member = json.dumps([record.id, record.conversation_id])
+        told: list[str | float] = [ended_at.isoformat(), status_of(end, queued=False), record.first]
+        arguments = [*told, self._kept, _TOMBSTONE * 1000, time.time() * 1000 + self._kept, member]
+        return bool(await self._connection.ask(self._end(keys, arguments)) >= 0)
 
     async def page(self, limit: int, *, before: str | None, conversation_id: str | None) -> list[Record]:
         """Records of runs that are kept, the one that was begun last first."""
         *_, index = self._indexes(conversation_id)
+        redis = self._connection.redis
         found: list[Record] = []
         edge = "+" if before is None else f"({before}"
         while len(found) < limit:
-            names = await self._connection.ask(
-                self._connection.redis.zrevrangebylex(index, edge, "-", start=0, num=_PAGE)
-            )
-            for name in names:
-                record = await self.find(name.decode())
-                if record is None or record.is_gone:
-                    await self._connection.ask(self._connection.redis.zrem(index, name))
-                elif len(found) < limit:
-                    found.append(record)
+            names = await self._connection.ask(redis.zrevrangebylex(index, edge, "-", start=0, num=_PAGE))
+            records = await self.find_all([name.decode() for name in names])
+            found += [record for record in records if record is not None and not record.is_gone]
+            unknown = [name for name, record in zip(names, records, strict=True) if record is None]
+            if unknown:  # nobody has written down their end
+                await self._connection.ask(redis.zrem(index, *unknown))
             if len(names) < _PAGE:
                 break
             edge = f"({names[-1].decode()}"
-        return found
+        return found[:limit]
 
     async def sweep(self) -> None:
-        """Strike some runs that are no longer kept from the list, chosen at random as Redis does with expired keys."""
-        index = self._connection.key("runs")
-        for name in await self._connection.ask(self._connection.redis.zrandmember(index, _PAGE)):
-            record = await self.find(name.decode())
-            if record is None or record.is_gone:
-                await self._connection.ask(self._connection.redis.zrem(index, name))
+        """Strike runs that are no longer kept from the lists."""
+        redis = self._connection.redis
+        swept = _PAGE
+        while swept == _PAGE:
+            members = await self._connection.ask(
+                redis.zrangebyscore(self._ended, "-inf", time.time() * 1000, start=0, num=_PAGE)
+            )
+            pipeline = redis.pipeline(transaction=False)
+            for member in members:
+                run_id, conversation_id = json.loads(member)
+                for index in self._indexes(conversation_id):
+                    pipeline.zrem(index, run_id)
+                pipeline.zrem(self._ended, member)
+            await self._connection.ask(pipeline.execute())
+            swept = len(members)
+
+    @property
+    def _ended(self) -> str:
+        """The key of the set of runs that have ended, in the order in which they are forgotten."""
+        return self._connection.key("ended")
 
     def _run(self, run_id: str) -> str:
         return self._connection.key("run", run_id)
+
+    def _ending(self, run_id: str) -> str:
+        return self._connection.key("run", run_id, "ending")
 
     def _indexes(self, conversation_id: str | None) -> list[str]:
         everywhere = self._connection.key("runs")
@@ -157,8 +203,28 @@ class Records:
             return [everywhere]
         return [everywhere, self._connection.key("conversation", conversation_id, "runs")]
 
+    @staticmethod
+    def _record(run_id: str, fields: dict[bytes, bytes], pttl: int, *, is_ending: bool) -> Record | None:
+        told: dict[str, Any] = {name.decode(): value.decode("utf-8", "surrogatepass") for name, value in fields.items()}
+        if "created" not in told:
+            return None
+        ended = told.get("ended")
+        return Record(
+            id=run_id,
+            replica=told["replica"],
+            conversation_id=told.get("conversation"),
+            request_id=told.get("request"),
+            created_at=datetime.fromisoformat(told["created"]),
+            ended_at=None if ended is None else datetime.fromisoformat(ended),
+            status=cast("RunStatus", told.get("outcome") or ("queued" if "queued" in told else "running")),
+            first=int(told.get("first", 1)),
+            is_ending=is_ending,
+            key=told.get("key"),
+            is_gone=ended is not None and pttl <= _TOMBSTONE * 1000,  # by the clock of Redis alone
+        )
 
-def record_of(run: Run, replica: str, key: str | None) -> Record:
+
+def record_of(run: LocalRun, replica: str, key: str | None, first: int) -> Record:
     """The record of a run of this process."""
     return Record(
         id=run.id,
@@ -167,7 +233,9 @@ def record_of(run: Run, replica: str, key: str | None) -> Record:
         request_id=run.request_id,
         created_at=run.created_at,
         ended_at=run.ended_at,
-        is_ending=False,
+        status=run.status,
+        first=first,
+        is_ending=run.is_ending,
         key=key,
         is_gone=False,
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from datetime import datetime
 
 from app.chat import ChatResponse, RoundStarted
-from app.runs.journal import Entry, Journal, RunCancelled, RunCompleted, RunEnd, RunFailed, RunStarted
+from app.runs.journal import Journal, RunCancelled, RunCompleted, RunEnd, RunFailed, RunStarted
 from app.runs.readers import Reader
 from app.runs.redis.records import Record
 from app.runs.run import RunStatus, status_of
@@ -19,7 +19,7 @@ class RemoteRun:
 
     Args:
         record: what is written down of it.
-        last: its newest entry.
+        end: its end, None while it is going.
         journal: its events.
         enter: makes one more reader.
         cancel: tells its replica to end it.
@@ -28,11 +28,11 @@ class RemoteRun:
     def __init__(
         self,
         record: Record,
-        last: Entry | None,
+        end: RunEnd | None,
         journal: Journal,
         *,
-        enter: Callable[[], Reader],
-        cancel: Callable[[], asyncio.Future[None]],
+        enter: Callable[[], Awaitable[Reader]],
+        cancel: Callable[[], Awaitable[None]],
     ) -> None:
         self.id = record.id
         self.conversation_id = record.conversation_id
@@ -40,36 +40,27 @@ class RemoteRun:
         self.created_at: datetime = record.created_at
         self.ended_at: datetime | None = record.ended_at
         self.journal = journal
-        self._last = last
+        self.end = end
+        self._status = record.status
         self._enter = enter
         self._cancel = cancel
 
     @property
     def status(self) -> RunStatus:
         """See `Run.status`."""
-        only_begun = self._last is None or isinstance(self._last.event, RunStarted)
-        return status_of(self.end, queued=only_begun and self.conversation_id is not None)
+        return self._status if self.end is None else status_of(self.end, queued=False)
 
-    @property
-    def end(self) -> RunEnd | None:
-        """See `Run.end`."""
-        event = self._last.event if self._last else None
-        return event if isinstance(event, RunEnd) else None
-
-    def enter(self) -> Reader:
+    async def enter(self) -> Reader:
         """See `Run.enter`."""
-        return self._enter()
+        if self.end is not None:
+            return Reader(lambda _: None)
+        return await self._enter()
 
     async def answering(self, timeout: float) -> None:
         """See `Run.answering`."""
         try:
-            async with asyncio.timeout(timeout), aclosing(self.journal.follow()) as batches:
-                async for batch in batches:
-                    for entry in batch:
-                        if isinstance(entry.event, RunFailed):
-                            raise entry.event.error
-                        if not isinstance(entry.event, RunStarted | RoundStarted):
-                            return
+            async with asyncio.timeout(timeout):
+                await self._answered()
         except TimeoutError:
             return
 
@@ -91,4 +82,14 @@ class RemoteRun:
 
     async def request_cancel(self) -> None:
         """See `Run.request_cancel`."""
-        await self._cancel()
+        if self.end is None:
+            await self._cancel()
+
+    async def _answered(self) -> None:
+        async with aclosing(self.journal.follow()) as batches:
+            async for batch in batches:
+                for entry in batch:
+                    if isinstance(entry.event, RunFailed):
+                        raise entry.event.error
+                    if not isinstance(entry.event, RunStarted | RoundStarted):
+                        return

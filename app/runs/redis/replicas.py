@@ -1,16 +1,17 @@
-"""The replicas: each renews a lease, hears what others tell it, and sees to the runs of those that are gone."""
+"""The replicas: each renews a lease, hears what others tell it, and sees to what those leave behind that are gone."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from redis.asyncio.client import Pipeline
+
 from app.runs.errors import SharedStateUnavailable
-from app.runs.redis.connection import BLOCK, Connection
-from app.runs.redis.journal import PAUSE
+from app.runs.redis.connection import BLOCK, PAUSE, TIMEOUT, Connection, items_read
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +22,7 @@ _TICKS = 10
 """How often a lease is renewed, and others looked at, within its time."""
 
 _LOG_LENGTH = 1_000
+_LOG_KEPT = 3600
 
 Hear = Callable[[str, str], Awaitable[None]]
 """What is done with what another replica says: a verb, and the id of a run."""
@@ -33,8 +35,9 @@ class Replicas:
         connection: to Redis.
         lease: seconds after which the runs of a replica that is gone have been ended.
         hear: takes what others tell this one.
-        bury: ends a run, by its id, whose replica is gone. May be called more than once.
-        tick: done whenever the lease was renewed.
+        back: done when the lease was renewed after others may have missed this replica, or Redis has forgotten it.
+        bury: sees to all that a replica has left behind, by its id. May be done more than once.
+        tick: done again and again.
 
     Attributes:
         id: this replica's.
@@ -46,6 +49,7 @@ class Replicas:
         lease: float,
         *,
         hear: Hear,
+        back: Callable[[], None],
         bury: Callable[[str], Awaitable[None]],
         tick: Callable[[], Awaitable[None]],
     ) -> None:
@@ -54,30 +58,34 @@ class Replicas:
         self._silence = lease * _LEASE_SHARE
         self._interval = lease / _TICKS
         self._hear = hear
+        self._back = back
         self._bury = bury
         self._tick = tick
         self._heard_until = "0-0"
-        self._steady_since: float | None = None
+        self._clock = asyncio.get_running_loop().time
+        self._tried_at = self._steady_since = self._clock()
+        self._is_back = True
         self._missed: set[str] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Begin to renew the lease and to hear. Redis need not answer yet."""
         try:
-            await self._renew()
-        except SharedStateUnavailable:
-            self._steady_since = None
-        self._tasks = [asyncio.create_task(self._keep()), asyncio.create_task(self._listen())]
+            await self._renew(is_first=True)
+        except SharedStateUnavailable as error:
+            logger.warning("the gateway starts without Redis: %s", error)
+        works = (self._keep_lease, self._look_after, self._listen)
+        self._tasks = [asyncio.create_task(work()) for work in works]
 
     async def stop(self) -> None:
         """Give the lease back."""
         for task in self._tasks:
             task.cancel()
-        await asyncio.wait(self._tasks)
-        redis = self._connection.redis
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        giving_back = self._connection.redis.delete(self._lease(self.id), self._said_to(self.id))
         try:
             async with asyncio.timeout(PAUSE):
-                await self._connection.ask(redis.delete(self._lease(self.id), self._said_to(self.id)))
+                await self._connection.ask(giving_back)
         except (SharedStateUnavailable, TimeoutError):
             logger.info("Redis was not told of the end; what is kept there of this replica expires")
 
@@ -85,22 +93,38 @@ class Replicas:
         """The key of the set of a replica's runs."""
         return self._connection.key("replica", replica, "runs")
 
-    @property
-    def replicas(self) -> str:
-        """The key of the set of replicas that have runs."""
-        return self._connection.key("replicas")
+    def places_of(self, replica: str) -> str:
+        """The key of the hash of a replica's places in lines: run ids, and the conversations."""
+        return self._connection.key("replica", replica, "places")
 
-    async def tell(self, replica: str, verb: str, run_id: str) -> None:
-        """Say something to a replica.
-
-        Raises:
-            SharedStateUnavailable: Redis does not answer.
-        """
+    def tell(self, pipeline: Pipeline, replica: str, verb: str, run_id: str) -> None:
+        """Say something to a replica."""
         said: dict[Any, Any] = {"verb": verb, "run": run_id}
-        pipeline = self._connection.redis.pipeline(transaction=False)
         pipeline.xadd(self._said_to(replica), said, maxlen=_LOG_LENGTH)
-        pipeline.expire(self._said_to(replica), 3600)
-        await self._connection.ask(pipeline.execute())
+        pipeline.expire(self._said_to(replica), _LOG_KEPT)
+
+    async def present(self, replicas: Iterable[str]) -> set[str]:
+        """Those of the replicas that are there."""
+        names = sorted(set(replicas))
+        if not names:
+            return set()
+        leases = await self._connection.ask(self._connection.redis.mget([self._lease(name) for name in names]))
+        return {name for name, lease in zip(names, leases, strict=True) if lease is not None}
+
+    async def be_sure(self) -> None:
+        """See to it that nobody has missed this replica without its knowing, as far as Redis can be asked."""
+        late = self._clock() - self._tried_at
+        if late <= self._silence:
+            return  # it is here, or knows that Redis is not
+        logger.warning("this replica did nothing for %.1f s", late)
+        patience = self._clock() + TIMEOUT + PAUSE
+        while self._clock() < patience:  # what was asked when it fell silent fails first
+            try:
+                await self._renew()
+            except SharedStateUnavailable:
+                await asyncio.sleep(PAUSE)
+            else:
+                return
 
     def _lease(self, replica: str) -> str:
         return self._connection.key("replica", replica)
@@ -108,69 +132,85 @@ class Replicas:
     def _said_to(self, replica: str) -> str:
         return self._connection.key("replica", replica, "said")
 
-    async def _renew(self) -> None:
-        redis = self._connection.redis
-        await self._connection.ask(redis.set(self._lease(self.id), "here", px=int(self._silence * 1000)))
+    @property
+    def _all(self) -> str:
+        """The key of the set of all replicas that may have left something behind."""
+        return self._connection.key("replicas")
 
-    async def _keep(self) -> None:
-        clock = asyncio.get_running_loop().time
+    async def _renew(self, *, is_first: bool = False) -> None:
+        pipeline = self._connection.redis.pipeline(transaction=True)
+        pipeline.set(self._lease(self.id), "here", px=int(self._silence * 1000), get=True)
+        pipeline.sadd(self._all, self.id)
+        silent_since, begun = self._tried_at, self._clock()
+        try:
+            held, _ = await self._connection.ask(pipeline.execute())
+        except SharedStateUnavailable:
+            self._is_back = False
+            if self._clock() - begun <= max(self._silence, TIMEOUT + PAUSE):  # else it fell silent meanwhile
+                self._tried_at = self._clock()
+            raise
+        self._tried_at = self._clock()
+        if is_first:
+            return
+        if held is None or not self._is_back or self._tried_at - silent_since > self._silence:
+            self._steady_since = self._tried_at
+            self._missed.clear()
+            self._is_back = True
+            self._back()
+
+    async def _keep_lease(self) -> None:
         while True:
+            await asyncio.sleep(self._interval)
             try:
                 await self._renew()
+            except SharedStateUnavailable:
+                self._is_back = False
+            except Exception:
+                self._is_back = False
+                logger.exception("the lease cannot be renewed; trying again")
+
+    async def _look_after(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval)
+            try:
                 await self._tick()
-                self._steady_since = self._steady_since or clock()
                 # After an outage others have to renew their leases first.
-                if clock() - self._steady_since >= self._silence:
+                if self._is_back and self._clock() - self._steady_since >= self._silence:
                     await self._look_for_missing()
             except SharedStateUnavailable:
-                self._steady_since = None
                 self._missed.clear()
             except Exception:
                 logger.exception("the replicas cannot be looked after; trying again")
-            await asyncio.sleep(self._interval)
 
     async def _look_for_missing(self) -> None:
         """A replica that is missed twice in a row is gone."""
-        redis = self._connection.redis
-        known = sorted(name.decode() for name in await self._connection.ask(redis.smembers(self.replicas)))
-        others = [name for name in known if name != self.id]
-        if not others:
-            self._missed.clear()
-            return
-        leases = await self._connection.ask(redis.mget([self._lease(name) for name in others]))
-        missing = {name for name, lease in zip(others, leases, strict=True) if lease is None}
+        names = await self._connection.ask(self._connection.redis.smembers(self._all))
+        known = {name.decode() for name in names} - {self.id}
+        missing = known - await self.present(known)
         for name in missing & self._missed:
             await self._bury_all_of(name)
         self._missed = missing - self._missed
 
     async def _bury_all_of(self, replica: str) -> None:
-        redis = self._connection.redis
-        runs = await self._connection.ask(redis.smembers(self.runs_of(replica)))
-        if runs:
-            logger.warning("replica %s is gone, and %d runs with it", replica, len(runs))
-        for run_id in runs:
-            await self._bury(run_id.decode())
-            await self._connection.ask(redis.srem(self.runs_of(replica), run_id))
-        await self._connection.ask(redis.srem(self.replicas, replica))
+        await self._bury(replica)
+        if not await self.present([replica]):
+            await self._connection.ask(self._connection.redis.srem(self._all, replica))
 
     async def _listen(self) -> None:
-        redis = self._connection.redis
         while True:
+            reading = self._connection.redis.xread({self._said_to(self.id): self._heard_until}, block=int(BLOCK * 1000))
             try:
-                found = await self._connection.ask(
-                    redis.xread({self._said_to(self.id): self._heard_until}, block=int(BLOCK * 1000))
-                )
-                for item, said in _items(found):
+                for item, said in items_read(await self._connection.ask(reading)):
                     self._heard_until = item.decode()
-                    await self._hear(said[b"verb"].decode(), said[b"run"].decode())
+                    await self._take(said[b"verb"].decode(), said[b"run"].decode())
             except SharedStateUnavailable:
                 await asyncio.sleep(PAUSE)
             except Exception:
-                logger.exception("what another replica said cannot be done")
+                logger.exception("what other replicas say cannot be heard; trying again")
+                await asyncio.sleep(PAUSE)
 
-
-def _items(found: Any) -> list[tuple[bytes, dict[bytes, bytes]]]:
-    """The items of the one stream that was read, by either version of the protocol."""
-    if not found:
-        return []
-    return list(next(iter(found.values()))[0] if isinstance(found, dict) else found[0][1])
+    async def _take(self, verb: str, run_id: str) -> None:
+        try:
+            await self._hear(verb, run_id)
+        except Exception:
+            logger.exception("what another replica said of %s cannot be done: %s", run_id, verb)

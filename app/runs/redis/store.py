@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import secrets
-import time
 from collections.abc import Coroutine
-from dataclasses import replace
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from app.runs.errors import RunGone, RunLost, RunNotFound, SharedStateUnavailable
 from app.runs.in_memory_journal import InMemoryJournal, JournalLimits
-from app.runs.journal import Entry, Journal, RunEnd, RunFailed
+from app.runs.journal import Journal, RunEnd
 from app.runs.local_run import LocalRun
-from app.runs.readers import Reader
-from app.runs.redis.connection import Connection
-from app.runs.redis.journal import LONGEST, PAUSE, EntryTaken, RedisJournal
+from app.runs.redis.burial import Burial
+from app.runs.redis.connection import PAUSE, Connection
+from app.runs.redis.journal import RedisJournal, ends
+from app.runs.redis.keys import Keys
 from app.runs.redis.lines import Lines
 from app.runs.redis.mirror import MirroredJournal
+from app.runs.redis.presence import Presence
 from app.runs.redis.records import Record, Records, record_of
 from app.runs.redis.remote_run import RemoteRun
 from app.runs.redis.replicas import Replicas
-from app.runs.run import Run
-from app.runs.store import IdempotencyKey, Place, Retention, WhenBusy, key_reused
+from app.runs.run import Run, RunSummary
+from app.runs.store import IdempotencyKey, Place, Retention, WhenBusy
 
 logger = logging.getLogger(__name__)
 
-_LOST = "the replica that this run was going on is gone; what it said until then is kept for a while"
+_UNTOLD = 1_000
+"""Runs that are kept here after their end because Redis could not be told of it."""
+
+_PATIENCE = 60.0
+"""Seconds for which they are at least."""
 
 
 class RedisRunStore:
@@ -38,8 +42,9 @@ class RedisRunStore:
     Args:
         url: of Redis, such as `redis://:password@host:6379/0`.
         limits: how much is kept of one run.
-        retention: for how long runs are kept after their end. Their number is not limited here.
+        retention: for how long runs are kept after their end. Their number is not limited.
         lease: seconds within which the runs of a replica that is gone are ended.
+        prefix: what all names in Redis begin with.
     """
 
     def __init__(
@@ -49,19 +54,26 @@ class RedisRunStore:
         retention: Retention | None = None,
         *,
         lease: float = 10.0,
+        prefix: str = "gateway:",
     ) -> None:
         self._limits = limits
         self._lease = lease
-        self._keep = (retention or Retention()).seconds
-        self._connection = Connection(url)
-        self._records = Records(self._connection, self._keep)
-        self._replicas = Replicas(self._connection, lease, hear=self._hear, bury=self._bury, tick=self._on_tick)
-        self._lines = Lines(self._connection, self._records, self._replicas)
+        self._retention = retention or Retention()
+        self._connection = connection = Connection(url, prefix)
+        self._claims = Keys(connection)
         self._mine: dict[str, LocalRun] = {}
         self._keys: dict[str, str] = {}
         self._mirrors: dict[str, MirroredJournal] = {}
-        self._readers: dict[tuple[str, str], str] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._untold: dict[str, asyncio.Task[None]] = {}
+        self._rechecks: dict[str, asyncio.TimerHandle] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._records = records = Records(connection, self._retention.seconds)
+        self._replicas = replicas = Replicas(
+            connection, lease, hear=self._hear, back=self._back, bury=self._bury, tick=self._on_tick
+        )
+        self._lines = Lines(connection, records, replicas, self._mine)
+        self._presence = Presence(connection, records, replicas, self._do)
+        self._burial = Burial(connection, records, replicas, self._lines)
 
     async def start(self) -> None:
         """Join the replicas. Redis need not answer yet."""
@@ -74,21 +86,11 @@ class RedisRunStore:
 
     async def claim(self, key: IdempotencyKey, run_id: str) -> str | None:
         """See `RunStore.claim`."""
-        name, redis = self._key(key), self._connection.redis
-        claim = json.dumps([key.fingerprint, run_id])
-        if await self._connection.ask(redis.set(name, claim, nx=True, ex=LONGEST)):
-            return None
-        held = await self._connection.ask(redis.get(name))
-        if held is None:  # it has expired in this moment
-            return await self.claim(key, run_id)
-        fingerprint, begun = json.loads(held)
-        if fingerprint != key.fingerprint:
-            raise key_reused()
-        return None if begun == run_id else str(begun)
+        return await self._claims.claim(key, run_id)
 
-    async def unclaim(self, key: IdempotencyKey) -> None:
+    async def unclaim(self, key: IdempotencyKey, run_id: str) -> None:
         """See `RunStore.unclaim`."""
-        await self._connection.ask(self._connection.redis.delete(self._key(key)))
+        await self._claims.unclaim(key, run_id)
 
     async def enter(self, conversation_id: str, run_id: str, when_busy: WhenBusy) -> Place:
         """See `RunStore.enter`."""
@@ -96,8 +98,8 @@ class RedisRunStore:
 
     def journal(self, run_id: str) -> Journal:
         """See `RunStore.journal`."""
-        own, far = InMemoryJournal(self._limits), self._far(run_id)
-        mirror = MirroredJournal(own, far, lambda: self._taken(run_id), attached=self._connection.available)
+        own, far = InMemoryJournal(self._limits), RedisJournal(self._connection, self._records.events(run_id))
+        mirror = MirroredJournal(own, far, partial(self._taken, run_id), attached=self._connection.available)
         self._mirrors[run_id] = mirror
         return mirror
 
@@ -105,23 +107,58 @@ class RedisRunStore:
         """See `RunStore.add`."""
         self._mine[run.id] = run
         if key is not None:
-            self._keys[run.id] = self._key(key)
+            self._keys[run.id] = self._claims.name(key)
         try:
+            if key is not None:
+                await self._claims.check(key, run.id)
             await self._tell_of(run)
         except SharedStateUnavailable:
             if shared:
                 raise
 
+    async def drop(self, run: LocalRun) -> None:
+        """See `RunStore.drop`."""
+        pipeline = self._connection.redis.pipeline(transaction=True)
+        self._records.drop(pipeline, run)
+        pipeline.srem(self._replicas.runs_of(self._replicas.id), run.id)
+        try:
+            await self._connection.ask(pipeline.execute())
+        except SharedStateUnavailable:
+            logger.info("Redis was not told that %s does not begin", run.id)
+        self._forget(run.id)
+
+    def ending(self, run: LocalRun) -> None:
+        """See `RunStore.ending`."""
+        if run.conversation_id is not None and run.id in self._mine:
+            self._do(self._mark_ending(run.id))
+
     async def end(self, run: LocalRun) -> None:
         """See `RunStore.end`."""
-        mirror = self._mirrors.pop(run.id)
+        mirror, end = self._mirrors.pop(run.id, None), run.end
+        if mirror is None or end is None:
+            self._forget(run.id)
+            return
         try:
             if mirror.is_settled:
-                await self._written_down(run)
+                await self._tell_end(run, end)
                 return
         except SharedStateUnavailable:
             logger.info("Redis is told later that %s has ended", run.id)
-        self._do(self._written_down_later(run, mirror))
+        except Exception:
+            logger.exception("it cannot be written down that %s has ended", run.id)
+            self._forget(run.id)
+            return
+        self._untold[run.id] = self._do(self._tell_end_later(run, end, mirror))
+        if len(self._untold) > _UNTOLD:
+            oldest = next(iter(self._untold))
+            self._untold.pop(oldest).cancel()
+            self._forget(oldest)
+
+    async def confirm(self, run: LocalRun) -> None:
+        """See `RunStore.confirm`."""
+        await self._replicas.be_sure()
+        if mirror := self._mirrors.get(run.id):
+            await mirror.confirm()
 
     async def get(self, run_id: str) -> Run:
         """See `RunStore.get`."""
@@ -130,125 +167,132 @@ class RedisRunStore:
         record = await self._records.find(run_id)
         if record is None:
             raise RunNotFound(f"there is no run {run_id!r}")
-        if record.is_gone:
+        [end] = await ends(self._connection, [self._records.events(run_id)])
+        if end is not None and record.is_going:
+            record = await self._with_end(record, end)
+        if record.is_gone or (end is None and not record.is_going):
             raise RunGone(f"run {run_id!r} has ended and is no longer kept")
-        return await self._remote(record)
+        journal = RedisJournal(
+            self._connection, self._records.events(run_id), first=record.first, is_going=partial(self._is_going, run_id)
+        )
+        enter, cancel = partial(self._presence.enter, record), partial(self._lines.cancel, run_id)
+        return RemoteRun(record, end, journal, enter=enter, cancel=cancel)
 
-    async def page(self, limit: int, *, before: str | None = None, conversation_id: str | None = None) -> list[Run]:
+    async def page(
+        self, limit: int, *, before: str | None = None, conversation_id: str | None = None
+    ) -> list[RunSummary]:
         """See `RunStore.page`."""
         records = await self._records.page(limit, before=before, conversation_id=conversation_id)
-        return [self._mine.get(record.id) or await self._remote(record) for record in records]
+        going = [record for record in records if record.is_going and record.id not in self._mine]
+        found = await ends(self._connection, [self._records.events(record.id) for record in going])
+        ended = {
+            record.id: await self._with_end(record, end)
+            for record, end in zip(going, found, strict=True)
+            if end is not None
+        }
+        return [self._mine.get(record.id) or ended.get(record.id, record) for record in records]
 
     async def is_read_elsewhere(self, run: LocalRun) -> bool:
         """See `RunStore.is_read_elsewhere`."""
-        readers = self._records.readers(run.id)
         try:
-            count = await self._connection.ask(self._connection.redis.zcount(readers, time.time(), "+inf"))
+            is_read = await self._presence.is_read(run.id)
         except SharedStateUnavailable:
             return False
-        if count:
-            self._do(self._recheck_later(run))
-        return bool(count)
+        if is_read and run.id not in self._rechecks:
+            loop = asyncio.get_running_loop()
+            self._rechecks[run.id] = loop.call_later(self._lease, self._recheck, run)
+        return is_read
 
     async def aclose(self) -> None:
         """See `RunStore.aclose`."""
-        for mirror in self._mirrors.values():
-            await mirror.settled(PAUSE)
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=PAUSE)
+        mirrors = [mirror.settled(PAUSE) for mirror in self._mirrors.values()]
+        await asyncio.gather(*mirrors)
+        if self._untold:
+            await asyncio.wait(self._untold.values(), timeout=PAUSE)
+        for timer in self._rechecks.values():
+            timer.cancel()
         for task in list(self._tasks):
             task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._replicas.stop()
         await self._connection.aclose()
 
-    def _key(self, key: IdempotencyKey) -> str:
-        return self._connection.key("key", key.principal, key.text)
-
-    def _far(self, run_id: str) -> RedisJournal:
-        return RedisJournal(self._connection, self._records.events(run_id))
-
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+    def _do(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _forget(self, run_id: str) -> None:
+        for kept in (self._mine, self._keys, self._mirrors, self._untold):
+            kept.pop(run_id, None)
 
     async def _tell_of(self, run: LocalRun) -> None:
-        redis, mine = self._connection.redis, self._replicas
-        await self._records.add(run, mine.id, self._keys.get(run.id))
-        pipeline = redis.pipeline(transaction=True)
-        pipeline.sadd(mine.replicas, mine.id)
+        mine = self._replicas
+        pipeline = self._connection.redis.pipeline(transaction=True)
         pipeline.sadd(mine.runs_of(mine.id), run.id)
-        await self._connection.ask(pipeline.execute())
+        self._records.add(pipeline, run, mine.id, self._keys.get(run.id))
+        *_, was_told_to_end = await self._connection.ask(pipeline.execute())
+        if was_told_to_end:
+            run.cancel()
 
-    async def _written_down(self, run: LocalRun) -> None:
-        record = record_of(run, self._replicas.id, self._keys.get(run.id))
-        await self._records.end(record, run.ended_at or datetime.now(UTC))
-        redis = self._connection.redis
-        await self._connection.ask(redis.srem(self._replicas.runs_of(self._replicas.id), run.id))
-        self._mine.pop(run.id, None)
-        self._keys.pop(run.id, None)
+    async def _tell_end(self, run: LocalRun, end: RunEnd) -> None:
+        first, _ = await run.journal.span()
+        record = record_of(run, self._replicas.id, self._keys.get(run.id), first)
+        ended_at = run.ended_at or datetime.now(UTC)
+        if not await self._records.end(record, end, ended_at):
+            await self._tell_of(run)
+            await self._records.end(record, end, ended_at)
+        leaving = self._connection.redis.srem(self._replicas.runs_of(self._replicas.id), run.id)
+        await self._connection.ask(leaving)
+        self._forget(run.id)
 
-    async def _written_down_later(self, run: LocalRun, mirror: MirroredJournal) -> None:
-        await mirror.settled(LONGEST)
-        while True:
-            await asyncio.sleep(PAUSE)
-            try:
-                await self._tell_of(run)
-                await self._written_down(run)
-            except SharedStateUnavailable:
-                continue
-            return
+    async def _tell_end_later(self, run: LocalRun, end: RunEnd, mirror: MirroredJournal) -> None:
+        clock = asyncio.get_running_loop().time
+        patience = max(self._retention.seconds, _PATIENCE)
+        given_up_at = clock() + patience
+        await mirror.settled(patience)
+        try:
+            while clock() < given_up_at:
+                try:
+                    await self._tell_end(run, end)
+                except SharedStateUnavailable:
+                    await asyncio.sleep(PAUSE)
+                else:
+                    return
+        finally:
+            self._forget(run.id)
 
-    async def _remote(self, record: Record) -> RemoteRun:
-        journal = self._far(record.id)
-        return RemoteRun(
-            record,
-            await journal.last(),
-            journal,
-            enter=lambda: self._reader(record),
-            cancel=lambda: asyncio.ensure_future(self._lines.cancel(record.id)),
-        )
+    async def _with_end(self, record: Record, end: RunEnd) -> Record:
+        """The record of a run whose journal has an end that is not written down yet."""
+        await self._records.end(record, end, datetime.now(UTC))
+        return await self._records.find(record.id) or record
 
-    def _taken(self, run_id: str) -> None:
+    async def _is_going(self, run_id: str) -> bool:
+        record = await self._records.find(run_id)
+        if record is None:  # should Redis have forgotten it, its replica is about to tell it again
+            await asyncio.sleep(self._lease)
+            record = await self._records.find(run_id)
+        return record is not None and record.is_going
+
+    def _taken(self, run_id: str, error: Exception) -> None:
         if run := self._mine.get(run_id):
             logger.warning("%s was taken for lost by another replica, and ends", run_id)
-            run.cancel(RunLost(_LOST))
+            run.lose(error)
 
-    def _reader(self, record: Record) -> Reader:
-        name = f"{self._replicas.id}-{secrets.token_hex(6)}"
-        reader = Reader(lambda _: self._do(self._left(record, name)))
-        self._readers[record.id, name] = record.replica
-        self._do(self._renew_readers())
-        return reader
+    async def _mark_ending(self, run_id: str) -> None:
+        with suppress(SharedStateUnavailable):
+            await self._records.mark_ending(run_id)
 
-    async def _left(self, record: Record, name: str) -> None:
-        del self._readers[record.id, name]
-        redis = self._connection.redis
-        try:
-            await self._connection.ask(redis.zrem(self._records.readers(record.id), name))
-            await self._replicas.tell(record.replica, "left", record.id)
-        except SharedStateUnavailable:
-            return  # the reader's time runs out
-
-    async def _renew_readers(self) -> None:
-        if not self._readers:
-            return
-        pipeline = self._connection.redis.pipeline(transaction=False)
-        for run_id, name in self._readers:
-            pipeline.zadd(self._records.readers(run_id), {name: time.time() + self._lease})
-            pipeline.expire(self._records.readers(run_id), int(self._lease) + 1)
-        try:
-            await self._connection.ask(pipeline.execute())
-        except SharedStateUnavailable:
-            return  # it is done again with the next tick
-
-    async def _recheck_later(self, run: LocalRun) -> None:
-        await asyncio.sleep(self._lease)
+    def _recheck(self, run: LocalRun) -> None:
+        del self._rechecks[run.id]
         run.readers.recheck()
 
     async def _on_tick(self) -> None:
-        await self._renew_readers()
+        await self._presence.tell_who_left()
         await self._lines.leave_those_that_should()
+        await self._lines.take_out_unknown()
+        await self._burial.of_unknown(self._mine)
         await self._records.sweep()
 
     async def _hear(self, verb: str, run_id: str) -> None:
@@ -262,19 +306,22 @@ class RedisRunStore:
             case "left" if run is not None:
                 run.readers.recheck()
 
-    async def _bury(self, run_id: str) -> None:
-        """Write the end of a run whose replica is gone, unless somebody has."""
-        record = await self._records.find(run_id)
-        if record is None:
-            return
-        journal = self._far(run_id)
-        while not isinstance((last := await journal.last()) and last.event, RunEnd):
-            seq, round_ = (last.seq, last.round) if last else (0, None)
-            try:
-                await journal.write([Entry(seq + 1, round_, RunFailed(RunLost(_LOST)))])
-                logger.warning("%s is lost", run_id)
-            except EntryTaken:
-                continue
-        await self._records.end(replace(record, is_gone=False), datetime.now(UTC))
-        if record.conversation_id is not None:
-            await self._lines.leave(record.conversation_id, run_id)
+    def _back(self) -> None:
+        for mirror in self._mirrors.values():
+            mirror.doubt()
+        self._do(self._come_back())
+
+    async def _come_back(self) -> None:
+        """Put in order what others did, or Redis forgot, while this replica could not be heard."""
+        with suppress(SharedStateUnavailable):  # then it is done again when Redis answers
+            for mirror in list(self._mirrors.values()):
+                with suppress(RunLost):
+                    await mirror.confirm()
+            for run in list(self._mine.values()):
+                if run.end is None:
+                    await self._tell_of(run)
+            await self._lines.stand_again()
+            await self._presence.enter_again()
+
+    async def _bury(self, replica: str) -> None:
+        await self._burial.of(replica)

@@ -58,7 +58,7 @@ async def run_events(run: NamedRun, gateway: CurrentGateway, after: After) -> Re
         return Response(status_code=204)
     if after > last:
         raise ParameterInvalid(f"the run has {last} events so far; name one of them, or none")
-    return stream_of(run, run.enter(), gateway, after=after, retry=RETRY)
+    return stream_of(run, await run.enter(), gateway, after=after, retry=RETRY)
 
 
 @router.post(

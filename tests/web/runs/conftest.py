@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from typing import TypeAlias
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, TypeAlias
 
 import httpx
 import pytest
@@ -15,6 +15,15 @@ Gateways: TypeAlias = Callable[..., AbstractAsyncContextManager[httpx.AsyncClien
 """Makes a gateway; see `tests.support.web.gateway`."""
 
 
-@pytest.fixture
-def gateway() -> Gateways:
-    return web.gateway
+@pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.server)])
+def gateway(request: pytest.FixtureRequest) -> Gateways:
+    if request.param == "memory":
+        return web.gateway
+    url = request.getfixturevalue("redis_url")
+
+    @asynccontextmanager
+    async def with_redis(*parts: Any, settings: dict[str, Any] | None = None, **more: Any) -> AsyncIterator[httpx.AsyncClient]:
+        async with web.gateway(*parts, settings={"redis": {"url": url}, **(settings or {})}, **more) as client:
+            yield client
+
+    return with_redis
