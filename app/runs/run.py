@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
@@ -40,6 +40,9 @@ from app.runs.readers import Readers
 
 logger = logging.getLogger(__name__)
 
+_CLEAN_UP = 5.0
+"""Seconds after which a run that was told to end, and has not, is no longer thought to."""
+
 OnDisconnect: TypeAlias = Literal["cancel", "continue"]
 """What becomes of a run whose last reader has left."""
 
@@ -48,7 +51,18 @@ RunStatus: TypeAlias = Literal["queued", "running", "completed", "cancelled", "f
 
 def new_run_id() -> str:
     """An id that no other run has, and that is larger than those that were made before it."""
-    return f"run_{time.time_ns() // 1000:014x}{secrets.token_hex(9)}"
+    return f"run_{next(_moments):014x}{secrets.token_hex(9)}"
+
+
+def _later_and_later() -> Iterator[int]:
+    """Microseconds since 1970, each larger than the one before, though the clock may be set back."""
+    moment = 0
+    while True:
+        moment = max(moment + 1, time.time_ns() // 1000)
+        yield moment
+
+
+_moments = _later_and_later()
 
 
 class Run:
@@ -93,6 +107,7 @@ class Run:
         self._has_answered = False
         self._is_driving = False
         self._broken_off_for: FinishReason | Exception | None = None
+        self._broken_off_at = 0.0
         self._task = asyncio.create_task(self._drive(events), name=self.id)
         self._task.add_done_callback(lambda _: self._over.set())
         self._alarm: asyncio.TimerHandle | None = None
@@ -124,8 +139,10 @@ class Run:
 
     @property
     def is_ending(self) -> bool:
-        """Whether it was told to end; what it held may not be given back yet."""
-        return self._broken_off_for is not None
+        """Whether it was told to end a moment ago, and will soon have given back what it holds."""
+        if self._broken_off_for is None:
+            return False
+        return asyncio.get_running_loop().time() - self._broken_off_at < _CLEAN_UP
 
     async def answering(self, timeout: float) -> None:
         """Wait for the model's first event or the run's end, at most `timeout` seconds.
@@ -180,6 +197,7 @@ class Run:
         if self._broken_off_for is not None:
             return  # a second cancellation would interrupt the clean-up of the first
         self._broken_off_for = reason
+        self._broken_off_at = asyncio.get_running_loop().time()
         if self._is_driving:
             self._task.cancel()
 
@@ -203,13 +221,18 @@ class Run:
         if self._end is None:
             await self._close(end or await self._broken_off())
 
+    def _was_broken_off(self) -> bool:
+        return self._broken_off_for is not None
+
     async def _follow(self, events: ChatEvents) -> RunEnd | None:
-        if self._broken_off_for is not None:
+        if self._was_broken_off():
             return None
         if self._turn is not None:
             await self._turn()
             self._turn = None
         async for event in events:
+            if self._was_broken_off() and not isinstance(event, Completed):
+                return None  # something below took the cancellation for its own, and would go on
             if isinstance(event, Completed):
                 self._disarm()  # the answer is there: closing what gave it is not to take it back
                 self._answer = RunCompleted(event.response)
