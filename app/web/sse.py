@@ -68,9 +68,12 @@ async def frames(run: Run, answer: Answer, after: int = 0) -> AsyncGenerator[byt
 async def _with_retry(milliseconds: int | None, events: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
     if milliseconds is not None:
         yield b"retry: %d\n" % milliseconds  # no blank line: it is the first line of the first event
-    async with aclosing(events):
-        async for piece in events:
-            yield piece
+    try:
+        async with aclosing(events):
+            async for piece in events:
+                yield piece
+    except asyncio.CancelledError as error:
+        raise error.with_traceback(None)  # noqa: B904 - as long as it is kept, the journal would be
 
 
 class RunStream(EventSourceResponse):
@@ -125,6 +128,7 @@ class RunStream(EventSourceResponse):
             logger.info("the client of %s is lost: %s", self._run.id, error)
         finally:
             self._reader.leave()
+            del self._run  # tasks that were cancelled keep this response until garbage is collected
 
     async def _beside(self) -> None:
         """What goes on beside the events; ended with them."""
