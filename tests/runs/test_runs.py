@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from contextlib import aclosing
 from contextvars import ContextVar
 from typing import Any
@@ -32,6 +33,8 @@ from app.runs import (
     Escaped,
     RunCompleted,
     RunFailed,
+    RunLimits,
+    RunOptions,
     Runs,
     RunStarted,
 )
@@ -39,6 +42,7 @@ from app.tooling import tool
 from tests.support.advisors import Silent
 from tests.support.chains import request_of
 from tests.support.following import entries, events
+from tests.support.gates import PATIENCE
 from tests.support.hesitant import Hesitant
 from tests.support.modes import both_modes
 from tests.support.tools import failing
@@ -233,3 +237,57 @@ async def test_answering_does_not_raise_what_happens_after_the_models_first_even
     await asyncio.wait([run.task])
 
     await run.answering(timeout=10)
+
+
+# --- how far it is
+
+
+@both_modes
+async def test_a_run_tells_whether_it_waits_or_runs_or_has_its_answer(*, stream: bool) -> None:
+    first, second = Hesitant(), Hesitant()
+    runs = Runs(ChatClient(ScriptedModel(first, second)))
+    request = request_of(stream=stream, conversation_id="c")
+    going, waiting = await runs.start(request), await runs.start(request, RunOptions(when_busy="queue"))
+    assert (going.status, waiting.status) == ("running", "queued")
+    await first.asked.wait()
+    assert (going.status, waiting.status) == ("running", "queued")
+    assert (going.end, going.ended_at) == (None, None)
+
+    first.go_on.set()
+    answer = await going.result()
+    await second.asked.wait()
+
+    assert (going.status, waiting.status) == ("completed", "running")
+    assert going.end == RunCompleted(answer)
+    assert going.ended_at is not None
+    assert going.created_at <= going.ended_at
+    second.go_on.set()
+    await waiting.result()
+
+
+@both_modes
+async def test_a_run_tells_how_it_ended(*, stream: bool) -> None:
+    cancelled_reply, late_reply = Hesitant(), Hesitant()
+    model = ScriptedModel(ModelUnavailable("down"), cancelled_reply, late_reply)
+    runs, in_a_hurry = Runs(ChatClient(model)), Runs(ChatClient(model), RunLimits(deadline=0.01))
+    failed = await runs.start(request_of(stream=stream))
+    await asyncio.wait([failed.task])
+    cancelled = await runs.start(request_of(stream=stream))
+    await cancelled_reply.asked.wait()
+    cancelled.cancel()
+    assert (cancelled.is_ending, cancelled.status) == (True, "running")
+    await cancelled.result()
+    late = await in_a_hurry.start(request_of(stream=stream))
+    await late.result()
+
+    assert [run.status for run in (failed, cancelled, late)] == ["failed", "cancelled", "completed"]
+
+
+async def test_ids_are_in_the_order_in_which_runs_were_begun() -> None:
+    runs = Runs(ChatClient(ScriptedModel(forever="Hi")))
+
+    ids = [(await runs.start(request_of(stream=False))).id for _ in range(50)]
+
+    assert ids == sorted(set(ids))
+    assert all(re.fullmatch("run_[0-9a-f]{32}", id_) for id_ in ids)
+    await runs.drain(PATIENCE)

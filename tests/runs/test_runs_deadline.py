@@ -25,15 +25,12 @@ from app.chat import (
 from app.client import ChatClient
 from app.memory import InMemoryChatMemory
 from app.providers.scripted import ScriptedModel, tool_calls
-from app.runs import (
-    RunCompleted,
-    RunLimits,
-    Runs,
-)
+from app.runs import RunCompleted, RunLimits, RunOptions, Runs, RunStarted
 from app.tooling import ToolCallingManager, tool
 from tests.support.chains import request_of
 from tests.support.following import events
-from tests.support.hesitant import Hesitant
+from tests.support.hesitant import Hesitant, Stubborn
+from tests.support.loop_time import LoopTime
 from tests.support.modes import both_modes
 from tests.support.tools import Held
 
@@ -139,3 +136,41 @@ async def test_a_run_with_no_time_at_all_asks_nobody() -> None:
 
     assert (await run.result()).finish_reason is FinishReason.CANCELLED, "what comes first counts"
     assert model.prompts == []
+
+
+@both_modes
+async def test_time_runs_while_a_run_waits_for_its_conversation(time: LoopTime, *, stream: bool) -> None:
+    stubborn = Stubborn("First.")
+    model = ScriptedModel(stubborn, "Second.")
+    runs = Runs(ChatClient(model), RunLimits(deadline=10))
+    request = request_of(stream=stream, conversation_id="c")
+    first = await runs.start(request)
+    await stubborn.asked.wait()
+    await time.passes(6)
+    waiting = await runs.start(request, RunOptions(when_busy="queue"))
+
+    await time.passes(6)
+    assert stubborn.cancelled.is_set()
+    assert (first.status, waiting.status) == ("running", "queued")
+    await time.passes(6)
+    answer = await waiting.result()
+
+    assert (waiting.status, answer.finish_reason, answer.content, answer.rounds) == (
+        "completed",
+        FinishReason.DEADLINE,
+        "",
+        (),
+    )
+    assert [type(event) for event in await events(waiting)] == [RunStarted, RunCompleted]
+    assert len(model.prompts) == 1
+    stubborn.go_on.set()
+    await asyncio.wait([first.task])
+
+
+async def test_the_time_of_a_run_that_has_ended_means_nothing(time: LoopTime) -> None:
+    run = await Runs(ChatClient(ScriptedModel("Hi")), RunLimits(deadline=10)).start(request_of(stream=True))
+    await run.result()
+
+    await time.passes(11)
+
+    assert not run.is_ending
