@@ -56,6 +56,34 @@ async def test_draining_an_idle_gateway_returns_at_once() -> None:
     await Runs(ChatClient(ScriptedModel())).drain(timeout=60)
 
 
+async def test_the_shortest_time_that_was_given_counts() -> None:
+    reply = Hesitant()
+    runs = Runs(ChatClient(ScriptedModel(reply)))
+    await runs.start(request_of(stream=False))
+    await reply.asked.wait()
+
+    draining = asyncio.create_task(runs.drain(timeout=600))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE):
+        await runs.drain(timeout=0)
+        await draining
+
+    assert (reply.cancelled.is_set(), runs.active) == (True, 0)
+
+
+async def test_a_thousand_who_wait_for_the_end_of_a_thousand_runs_do_not_hold_it_up() -> None:
+    reply = Hesitant()
+    runs = Runs(ChatClient(ScriptedModel(forever=reply)))
+    for _ in range(1000):
+        await runs.start(request_of(stream=False))
+    await reply.asked.wait()
+
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(*[runs.drain(timeout=0) for _ in range(1000)])
+
+    assert runs.active == 0
+
+
 @both_modes
 async def test_runs_that_wait_for_their_conversation_are_ended_too(*, stream: bool) -> None:
     reply = Hesitant()
@@ -254,7 +282,9 @@ async def test_other_work_that_fails_fails_its_caller_only() -> None:
     await runs.drain(timeout=60)
 
 
-async def test_other_work_that_does_not_end_holds_up_nobody(time: LoopTime, caplog: pytest.LogCaptureFixture) -> None:
+async def test_other_work_that_does_not_end_holds_up_nobody_and_its_caller_is_told(
+    time: LoopTime, caplog: pytest.LogCaptureFixture
+) -> None:
     runs = Runs(ChatClient(ScriptedModel("Hi")))
     stubborn = Stubborn()
     working = asyncio.create_task(runs.attend(lambda: stubborn(Prompt.of("Hello"))))
@@ -268,9 +298,9 @@ async def test_other_work_that_does_not_end_holds_up_nobody(time: LoopTime, capl
 
     assert draining.done()
     assert "1 runs and calls do not end" in caplog.text
-    assert not working.done()
+    with pytest.raises(ShuttingDown):
+        await working
     stubborn.go_on.set()
-    assert await working == "At last."
 
 
 async def test_the_caller_of_other_work_is_told_that_it_was_ended() -> None:
