@@ -69,7 +69,7 @@ class InMemoryJournal:
         """See `Journal.follow`."""
         while True:
             if after < self._dropped:
-                raise EventsGone(f"events up to {self._dropped} are no longer kept, and this reader had {after}")
+                raise EventsGone(self._dropped + 1, after)
             start = after - self._dropped
             if batch := self._entries[start : start + _BATCH]:
                 after += len(batch)

@@ -23,14 +23,11 @@ class Readers:
     def enter(self) -> Reader:
         """One more reader. It must `leave`."""
         self._disarm()
-        reader = Reader(self)
+        reader = Reader(self._leave)
         self._present.add(reader)
         return reader
 
-    def leave(self, reader: Reader) -> None:
-        """One reader less. Harmless for one that has left."""
-        if reader not in self._present:
-            return
+    def _leave(self, reader: Reader) -> None:
         self._present.remove(reader)
         if self._present or self._abandoned is None:
             return
@@ -51,11 +48,21 @@ class Readers:
 
 
 class Reader:
-    """One who reads a run."""
+    """One who reads a run.
 
-    def __init__(self, readers: Readers) -> None:
-        self._readers = readers
+    Args:
+        left: called once, when it goes away.
+    """
+
+    def __init__(self, left: Callable[[Reader], None]) -> None:
+        self._left: Callable[[Reader], None] | None = left
 
     def leave(self) -> None:
         """Go away. Harmless when it has gone."""
-        self._readers.leave(self)
+        left, self._left = self._left, None
+        if left is not None:
+            left(self)
+
+    def stay(self) -> None:
+        """Count as there to the run's end, though it reads no more: it was sent away, and did not go by itself."""
+        self._left = None

@@ -44,8 +44,11 @@ def frame(name: str, data: Mapping[str, Any], seq: int | None = None) -> bytes:
     return b"%bevent: %b\ndata: %b\n\n" % (number, name.encode(), encode(data))
 
 
-async def frames(run: Run, answer: Answer, after: int = 0) -> AsyncGenerator[bytes, None]:
-    """The run's events with a number above `after`, to its last; all that are ready in one piece."""
+async def frames(run: Run, reader: Reader, answer: Answer, after: int = 0) -> AsyncGenerator[bytes, None]:
+    """The run's events with a number above `after`, to its last; all that are ready in one piece.
+
+    A reader who is too slow is told so and sent away. That is not to end a run that nobody else reads.
+    """
     project = Projection(run, answer)
     async with aclosing(run.journal.follow(after)) as batches:
         try:
@@ -62,6 +65,7 @@ async def frames(run: Run, answer: Answer, after: int = 0) -> AsyncGenerator[byt
                     return
                 yield b"".join(pieces)
         except EventsGone as error:
+            reader.stay()
             yield frame(*project.cut_off(error))
 
 
@@ -110,7 +114,7 @@ class RunStream(EventSourceResponse):
         self._drain = drain
         self._stopping = anyio.Event()
         super().__init__(
-            _with_retry(retry, frames(run, answer, after)),
+            _with_retry(retry, frames(run, reader, answer, after)),
             headers={"Cache-Control": "no-cache", **(headers or {})},
             ping=0,
             sep="\n",
