@@ -7,6 +7,7 @@ import logging
 import re
 from contextlib import aclosing
 from contextvars import ContextVar
+from time import time_ns
 from typing import Any
 
 import pytest
@@ -38,6 +39,7 @@ from app.runs import (
     Runs,
     RunStarted,
 )
+from app.runs.run import new_run_id
 from app.tooling import tool
 from tests.support.advisors import Silent
 from tests.support.chains import request_of
@@ -291,3 +293,13 @@ async def test_ids_are_in_the_order_in_which_runs_were_begun() -> None:
     assert ids == sorted(set(ids))
     assert all(re.fullmatch("run_[0-9a-f]{32}", id_) for id_ in ids)
     await runs.drain(PATIENCE)
+
+
+async def test_ids_are_in_order_though_the_clock_is_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time_ns()
+    clock = iter([now, now, now - 10**15, now + 10**6])
+    with monkeypatch.context() as patch:
+        patch.setattr("time.time_ns", lambda: next(clock))
+        ids = [new_run_id() for _ in range(4)]
+
+    assert ids == sorted(set(ids))

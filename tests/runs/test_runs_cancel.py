@@ -16,10 +16,10 @@ from app.tooling import tool
 from tests.support.advisors import Tidy
 from tests.support.chains import request_of
 from tests.support.following import events
-from tests.support.hesitant import Hesitant
+from tests.support.hesitant import Hesitant, Stubborn
 from tests.support.loop_time import LoopTime
 from tests.support.modes import both_modes
-from tests.support.tools import HandWrittenTool
+from tests.support.tools import HandWrittenTool, echo
 
 
 @tool
@@ -119,7 +119,9 @@ async def test_what_is_said_first_counts() -> None:
 
 
 @both_modes
-async def test_a_run_that_waits_for_its_conversation_ends_at_once_and_the_others_go_on(*, stream: bool) -> None:
+async def test_a_run_that_waits_for_its_conversation_ends_at_once_and_the_others_go_on(
+    time: LoopTime, *, stream: bool
+) -> None:
     reply = Hesitant("First.")
     model = ScriptedModel(reply, "Third.")
     runs = Runs(ChatClient(model))
@@ -131,11 +133,43 @@ async def test_a_run_that_waits_for_its_conversation_ends_at_once_and_the_others
     answer = await second.result()
     assert (answer.finish_reason, answer.content, answer.rounds) == (FinishReason.CANCELLED, "", ())
     assert [type(event) for event in await events(second)] == [RunStarted, RunCancelled]
+    await time.passes(0)
     assert (first.status, third.status) == ("running", "queued")
     reply.go_on.set()
 
     assert [(await run.result()).content for run in (first, third)] == ["First.", "Third."]
     assert len(model.prompts) == 2
+
+
+async def test_a_run_that_waits_ends_at_once_though_it_is_cancelled_before_it_has_begun_to() -> None:
+    reply = Hesitant()
+    runs = Runs(ChatClient(ScriptedModel(reply)))
+    request = request_of(stream=False, conversation_id="c")
+    going, waiting = await runs.start(request), await runs.start(request, RunOptions(when_busy="queue"))
+
+    waiting.cancel()
+
+    assert (await waiting.result()).finish_reason is FinishReason.CANCELLED
+    assert going.status == "running"
+    reply.go_on.set()
+    await going.result()
+
+
+@both_modes
+async def test_a_run_that_was_told_to_end_asks_for_nothing_more_though_what_it_waited_for_comes(
+    *, stream: bool
+) -> None:
+    stubborn, tool = Stubborn(tool_calls(("echo", {}))), echo()
+    model = ScriptedModel(stubborn, "Again.")
+    run = await Runs(ChatClient(model, tools=[tool])).start(request_of(stream=stream))
+    await stubborn.asked.wait()
+
+    run.cancel()
+    await stubborn.cancelled.wait()
+    stubborn.go_on.set()
+
+    assert (await run.result()).finish_reason is FinishReason.CANCELLED
+    assert (len(model.prompts), tool.asked) == (1, [])
 
 
 # --- cleaning up

@@ -8,7 +8,7 @@ import pytest
 
 from app.chat import Prompt, RoundStarted
 from app.client import ChatClient
-from app.providers.scripted import ScriptedModel, tool_calls
+from app.providers.scripted import Reply, ScriptedModel, tool_calls
 from app.runs import Escaped, RunFailed, RunOptions, Runs, RunStarted, ShuttingDown
 from tests.support.advisors import Tidy
 from tests.support.chains import request_of
@@ -153,8 +153,9 @@ async def test_the_readers_of_a_run_that_does_not_end_are_told_its_end_in_time(
 
 
 @both_modes
-async def test_nothing_is_written_behind_the_end_when_such_a_run_comes_back(*, stream: bool) -> None:
-    stubborn = Stubborn(tool_calls(("echo", {}), content="Too late."))
+@pytest.mark.parametrize("reply", ["Too late.", tool_calls(("echo", {}), content="Late.")], ids=["text", "calls"])
+async def test_nothing_is_written_behind_the_end_when_such_a_run_comes_back(reply: Reply, *, stream: bool) -> None:
+    stubborn = Stubborn(reply)
     runs = Runs(ChatClient(ScriptedModel(stubborn, "Far too late."), tools=[echo()]))
     run = await runs.start(request_of(stream=stream))
     await stubborn.asked.wait()

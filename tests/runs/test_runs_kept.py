@@ -12,8 +12,8 @@ import pytest
 
 from app.chat import ModelUnavailable, Prompt
 from app.client import ChatClient
-from app.providers.scripted import Reply, ReplyTo, ScriptedModel
-from app.runs import RunFailed, RunLimits, Runs
+from app.providers.scripted import ReplyTo, ScriptedModel
+from app.runs import RunFailed, RunLimits, RunOptions, Runs
 from tests.support.chains import request_of
 from tests.support.following import events
 from tests.support.gates import PATIENCE
@@ -31,26 +31,40 @@ async def broken(_: Prompt) -> str:
     try:
         return str(int("no number"))
     except ValueError as error:
-        raise ModelUnavailable("the answer broke") from error
+        cause = error
+    raise ModelUnavailable("the answer broke") from cause
 
 
 async def faulty(_: Prompt) -> str:
-    """Fail as tasks of a group do."""
+    """Fail while handling a failure."""
+    nothing: dict[str, str] = {}
+    try:
+        return str(int("no number"))
+    except ValueError:
+        return nothing["a word for it"]
+
+
+async def faulty_together(_: Prompt) -> str:
+    """Fail as task groups do."""
+    errors: list[Exception] = []
     try:
         return str(int("no number"))
     except ValueError as error:
-        raise ExceptionGroup("both", [error, KeyError("bug")]) from None
+        errors.append(error)
+    raise ExceptionGroup("all of them", errors)
 
 
-@pytest.mark.parametrize("how", ["answered", "failed", "failed by a fault", "cancelled", "out of time"])
+FAILURES: dict[str, ReplyTo] = {"error": broken, "fault": faulty, "faults": faulty_together}
+
+
+@pytest.mark.parametrize("how", ["answered", *FAILURES, "cancelled", "out of time"])
 @both_modes
 async def test_a_run_that_has_ended_holds_nothing_of_what_it_worked_with(
     how: str, time: LoopTime, caplog: pytest.LogCaptureFixture, *, stream: bool
 ) -> None:
     caplog.set_level(logging.CRITICAL, "app.runs.run")  # pytest would keep the errors, and where they were raised
     hesitant = Hesitant()
-    replies: dict[str, Reply | ReplyTo] = {"answered": "Hi", "failed": broken, "failed by a fault": faulty}
-    model = ScriptedModel(replies.get(how, hesitant))
+    model = ScriptedModel("Hi" if how == "answered" else FAILURES.get(how, hesitant))
     runs = Runs(ChatClient(model), RunLimits(deadline=60))
     thing = Thing()
     watched = weakref.ref(thing)
@@ -95,3 +109,14 @@ async def test_an_error_that_cannot_say_what_it_is_ends_its_run_as_any_other() -
 
     assert isinstance(last, RunFailed)
     assert isinstance(last.error, Unspeakable)
+
+
+async def test_nothing_is_left_in_the_lines_of_those_that_have_ended() -> None:
+    runs = Runs(ChatClient(ScriptedModel("Hi", KeyError("bug"), forever="Hi")))
+    queue = RunOptions(when_busy="queue")
+    begun = [await runs.start(request_of(stream=False, conversation_id=name), queue) for name in "aabbc"]
+    begun[-1].cancel()
+    await asyncio.wait([run.task for run in begun])
+    await runs.attend(begun[0].result)
+
+    assert (runs.active, runs._lines, runs._errands) == (0, {}, set())

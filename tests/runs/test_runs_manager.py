@@ -26,6 +26,7 @@ from app.runs import (
 from tests.support.chains import request_of
 from tests.support.gates import PATIENCE
 from tests.support.hesitant import Hesitant, Stubborn
+from tests.support.loop_time import LoopTime
 from tests.support.modes import both_modes
 
 QUEUE = RunOptions(when_busy="queue")
@@ -136,6 +137,23 @@ async def test_a_run_that_was_told_to_end_is_waited_for_and_not_taken_for_busy(*
     assert following.status == "queued"
     with pytest.raises(ConversationBusy):
         await runs.start(request)
+    stubborn.go_on.set()
+
+    assert (await following.result()).content == "Next."
+
+
+async def test_a_run_that_does_not_end_makes_its_conversation_busy_again(time: LoopTime) -> None:
+    stubborn = Stubborn()
+    runs = Runs(ChatClient(ScriptedModel(stubborn, "Next.")))
+    request = request_of(stream=False, conversation_id="c")
+    ending = await runs.start(request)
+    await stubborn.asked.wait()
+    ending.cancel()
+
+    await time.passes(6)
+    with pytest.raises(ConversationBusy):
+        await runs.start(request)
+    following = await runs.start(request, QUEUE)
     stubborn.go_on.set()
 
     assert (await following.result()).content == "Next."
