@@ -48,5 +48,8 @@ class EventsGone(GatewayError):
     """
 
     def __init__(self, first: int, had: int) -> None:
-        super().__init__(f"events up to {first - 1} are no longer kept, and this reader had {had}")
+        super().__init__(
+            f"events up to {first - 1} are no longer kept, and this reader had {had}: read on after {first - 1}, "
+            "or take the answer from the run itself when it has ended"
+        )
         self.first = first
