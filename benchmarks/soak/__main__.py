@@ -30,8 +30,9 @@ _WARM_UP = 300
 async def soak(arguments: argparse.Namespace) -> Report:
     """The whole soak."""
     with soaked(max(arguments.streams, AT_ONCE)) as gateway:
+        fresh = await gateway.census()
         warm_up = await Cuts(gateway, _WARM_UP, f"{arguments.seed}/warm-up").make()
-        report = Report(before=await gateway.at_rest(), wrong=warm_up.wrong)
+        report = Report(before=await gateway.warmed_up(fresh), wrong=warm_up.wrong)
         if arguments.minutes:
             report.held = await Streams(gateway, arguments.streams, arguments.minutes, arguments.seed).hold()
             report.after_streams = await gateway.at_rest(report.before, objects=report.held.whole * OBJECTS_A_RUN)

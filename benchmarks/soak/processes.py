@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,26 +94,33 @@ class Soaked:
         counted: dict[str, int] = await asked(self._model_port, "GET", "/")
         return counted
 
-    async def at_rest(self, before: Census | None = None, *, objects: float = 0) -> Census:
-        """The census once nothing is more than before, or when it had all the time it needs. Memory may be.
+    async def warmed_up(self, fresh: Census) -> Census:
+        """The census once the first runs are forgotten. Some tasks that they began stay.
 
         Args:
-            before: what there was; None = wait until no run is kept and everything else stays as it is.
+            fresh: what there was before.
+        """
+        return await self._census_when(
+            lambda now, last: not now.runs and now.threads <= fresh.threads and now.objects == last.objects
+        )
+
+    async def at_rest(self, before: Census, *, objects: float) -> Census:
+        """The census once nothing is more than before.
+
+        Args:
+            before: what there was; of memory there may be more.
             objects: how many more there may be.
         """
+        return await self._census_when(lambda now, _: not now.more_than(before, objects=objects, memory=float("inf")))
+
+    async def _census_when(self, is_at_rest: Callable[[Census, Census], bool]) -> Census:
+        """The census once it is as it must be, given the one before, or when the gateway had all the time it needs."""
         deadline = time.monotonic() + REST
-        last = await self.census()
-        while time.monotonic() < deadline:
+        last, now = None, await self.census()
+        while time.monotonic() < deadline and (last is None or not is_at_rest(now, last)):
             await asyncio.sleep(1)
-            now = await self.census()
-            if before is None:
-                is_at_rest = not now.runs and now.threads == 1 and now.objects == last.objects
-            else:
-                is_at_rest = not now.more_than(before, objects=objects, memory=float("inf"))
-            if is_at_rest:
-                return now
-            last = now
-        return last
+            last, now = now, await self.census()
+        return now
 
     def complaints(self) -> list[str]:
         """Lines of the gateway's log that are worse than a note."""

@@ -22,8 +22,9 @@ WARM_UP = 60.0
 three minutes have a third of their time, and no verdict on memory."""
 FLAT = 1.0
 """Megabytes a minute that memory may grow by afterwards."""
-FEWEST = 0.95
-"""Share of the streams that must be open all the time: between two of them a caller has to connect."""
+FEWEST = 0.9
+"""Share of the streams that must be open all the time: between two of them a caller has to connect, and may meet the
+gateway while it collects garbage."""
 PATIENCE = 180.0
 """Seconds after which a stream is taken for hung; none takes a minute."""
 _RAMP = 1 / 6

@@ -136,8 +136,8 @@ def test_an_event_without_a_number_has_none() -> None:
         (held(-3), 0),
         (held(3), 1),
         (held(3, minutes=1), 0),
-        (held(0, fewest=900), 1),
-        (held(3, fewest=900), 2),
+        (held(0, fewest=850), 1),
+        (held(3, fewest=850), 2),
     ],
     ids=["flat", "falling", "growing", "too short to tell", "too few streams", "both"],
 )
