@@ -98,7 +98,7 @@ def test_every_test_is_named_by_a_sentence() -> None:
 
 
 def test_every_setting_is_read_where_the_gateway_is_put_together() -> None:
-    wiring = [REPOSITORY / "app" / name for name in ("main.py", "__main__.py", "settings_models.py", "startup.py")]
+    wiring = [REPOSITORY / "app" / name for name in ("main.py", "commands.py", "settings_models.py", "startup.py")]
     read = {node.attr for path in wiring for node in nodes(path) if isinstance(node, ast.Attribute)}
     read_elsewhere = {("model", "api_key_file"): "by its validator", ("model", "profile"): "as a whole"}
 

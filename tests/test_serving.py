@@ -1,4 +1,4 @@
-"""The server process: how it starts, drains and ends."""
+"""The server: how it starts, drains and ends. Its end as a process is in `test_shutdown`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.providers.scripted import ScriptedModel, tool_calls
 from app.serving import Server
 from app.settings import Settings
 from tests.support.gates import PATIENCE
-from tests.support.gateway_process import GatewayProcess, running_gateway
+from tests.support.gateway_process import GatewayProcess
 from tests.support.tools import Held
 from tests.support.web import events_in
 
@@ -77,23 +77,23 @@ def gateway(tool: Held, *, drain: float) -> FastAPI:
     return create_app(Settings(server={"drain": drain}, stream={"commit_after": 0}), model=model, tools=[tool.tool])
 
 
-async def test_running_answers_end_and_new_ones_are_refused_after_sigterm() -> None:
+async def test_running_answers_end_and_new_ones_are_refused_from_the_moment_of_sigterm_on() -> None:
     tool = Held()
     async with served(gateway(tool, drain=PATIENCE)) as gate:
         running = asyncio.create_task(gate.client.post("/chat", json=ASKING))
         await tool.begun()
 
         gate.signal()
-        while (await gate.client.get("/readyz")).status_code == httpx.codes.OK:
-            pass
+        ready = await gate.client.get("/readyz")
         refused = await gate.client.post("/chat", json=ASKING)
         alive = await gate.client.get("/healthz")
         tool.let_go.set()
         answer = await running
         await gate.ended()
 
-    assert refused.status_code == httpx.codes.SERVICE_UNAVAILABLE
-    assert refused.headers["Retry-After"]
+    for answer_ in (ready, refused):
+        assert answer_.status_code == httpx.codes.SERVICE_UNAVAILABLE
+        assert answer_.headers["Retry-After"]
     assert alive.status_code == httpx.codes.OK
     assert answer.json()["content"] == "Done."
 
@@ -190,38 +190,6 @@ async def test_forwarded_addresses_are_believed_from_named_proxies_only(trusted:
     await server.config.loaded_app(scope, None, None)
 
     assert seen == [address]
-
-
-# As a process
-
-
-@pytest.mark.fault("C06")
-@pytest.mark.parametrize(
-    ("number", "tool"), [(signal.SIGTERM, "hang"), (signal.SIGINT, "stall"), (signal.SIGTERM, "ignore")]
-)
-def test_the_process_leaves_with_zero_with_a_stream_open_whatever_its_tool_does(
-    number: signal.Signals, tool: str
-) -> None:
-    settings = {"GATEWAY_TOOLS__PACKAGES": '["tests.support.stuck_tools"]', "GATEWAY_SERVER__DRAIN": "0.1"}
-    with running_gateway(settings) as process, process.client() as client:
-        with client.stream("POST", "/chat/stream", json={"message": f"{tool} please", "tools": [tool]}) as response:
-            lines = response.iter_lines()
-            while next(lines) != "event: tool_call.ready":
-                pass
-            process.signal(number)
-            rest = list(lines)
-        code = process.wait()
-
-    assert code == 0, process.log
-    assert "event: run.failed" in rest or tool == "ignore"
-
-
-def test_a_process_that_is_told_to_stop_while_it_starts_leaves_with_zero() -> None:
-    process = GatewayProcess({"GATEWAY_TOOLS__PACKAGES": '["tests.support.stopping_tools"]'})
-    try:
-        assert process.wait() == 0, process.log
-    finally:
-        process.close()
 
 
 def test_the_process_says_what_is_wrong_without_a_traceback() -> None:

@@ -40,7 +40,19 @@ class RunGone(GatewayError):
 
 
 class EventsGone(GatewayError):
-    """The run is there, but not all the events that a reader lacks: its journal is bounded, and older ones fall out."""
+    """The run is there, but not all the events that a reader lacks: its journal is bounded, and older ones fall out.
+
+    Args:
+        first: the number of the oldest event that is kept.
+        had: the number of the last event that the reader has.
+    """
+
+    def __init__(self, first: int, had: int) -> None:
+        super().__init__(
+            f"events up to {first - 1} are no longer kept, and this reader had {had}: read on after {first - 1}, "
+            "or take the answer from the run itself when it has ended"
+        )
+        self.first = first
 
 
 class SharedStateUnavailable(RunRefused):

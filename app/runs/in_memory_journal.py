@@ -74,7 +74,7 @@ class InMemoryJournal:
         """See `Journal.follow`."""
         while True:
             if after < self._dropped:
-                raise EventsGone(f"events up to {self._dropped} are no longer kept, and this reader had {after}")
+                raise EventsGone(self._dropped + 1, after)
             if batch := self.entries(after, _BATCH):
                 after += len(batch)
                 yield batch

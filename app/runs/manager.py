@@ -81,8 +81,11 @@ class Runs:
         self._active: dict[str, LocalRun] = {}
         self._starting: dict[str, asyncio.Future[None]] = {}
         self._beginning = 0
-        self._errands: set[asyncio.Task[Any]] = set()
+        self._errands: dict[asyncio.Task[Any], asyncio.Future[None]] = {}
+        self._forsaken: set[asyncio.Task[None]] = set()
         self._draining = False
+        self._ending: asyncio.Task[None] | None = None
+        self._time_is_up = asyncio.Event()
 
     @property
     def active(self) -> int:
@@ -112,7 +115,7 @@ class Runs:
         """Where runs are known."""
         return self._store
 
-    async def start(self, request: ChatRequest, options: RunOptions | None = None) -> Run:
+    async def start(self, request: ChatRequest, options: RunOptions | None = None) -> LocalRun:
         """Begin a run. It goes on by itself until it ends or is cancelled.
 
         Args:
@@ -204,7 +207,8 @@ class Runs:
         """Do work that is no run, and that is to end with the runs when the gateway does.
 
         Args:
-            work: begun here. It is cancelled together with this call, and its clean-up waited for.
+            work: begun here. It is cancelled together with this call, and its clean-up waited for, but not longer than
+                the gateway has time.
 
         Raises:
             ShuttingDown: the gateway is on its way out: the work was not begun, or not ended in time.
@@ -212,14 +216,14 @@ class Runs:
         """
         self.check_open()
         task = asyncio.create_task(_contained(work()))
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
+        self._errands[task] = given_up = asyncio.get_running_loop().create_future()
+        task.add_done_callback(self._errands.pop)
         try:
-            await asyncio.wait([task])
+            await asyncio.wait([task, given_up], return_when=asyncio.FIRST_COMPLETED)
         finally:
             _cancel(task)
-            await asyncio.wait([task])
-        if task.cancelled():
+            await asyncio.wait([task, given_up], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done() or task.cancelled():
             raise ShuttingDown(_ENDED)
         return task.result()
 
@@ -227,23 +231,39 @@ class Runs:
         """Refuse new runs, let those that are going end within `timeout` seconds, then end them.
 
         Returns when all have ended, or half a second after they were told to: the readers of a run that does not
-        give back what it holds are told its end all the same. Called again it does the same to what is left.
+        give back what it holds are told its end all the same. However many call it, there is one end that they all
+        wait for, and the shortest time counts.
         """
         self.close()
-        tasks = [*(run.task for run in self._active.values()), *self._errands]
-        if not tasks:
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end_all())
+        alarm = asyncio.get_running_loop().call_later(timeout, self._time_is_up.set)
+        try:
+            await asyncio.wait([self._ending])
+        finally:
+            alarm.cancel()
+
+    async def _end_all(self) -> None:
+        going = [*(run.task for run in self._active.values()), *self._errands]
+        if not going:
             return
-        _, late = await asyncio.wait(tasks, timeout=timeout)
-        if not late:
+        ended = asyncio.create_task(asyncio.wait(going))
+        time_is_up = asyncio.create_task(self._time_is_up.wait())
+        await asyncio.wait([ended, time_is_up], return_when=asyncio.FIRST_COMPLETED)
+        time_is_up.cancel()
+        if ended.done():
             return
         error = ShuttingDown(_ENDED)
         for run in self._active.values():
             run.cancel(error)
         for errand in self._errands:
             _cancel(errand)
-        _, stuck = await asyncio.wait(late, timeout=_CLEAN_UP)
-        if stuck:
-            logger.warning("%d runs and calls do not end; what they hold is left behind", len(stuck))
+        await asyncio.wait([ended], timeout=_CLEAN_UP)
+        ended.cancel()
+        if stuck := len(self._active) + len(self._errands):
+            logger.warning("%d runs and calls do not end; what they hold is left behind", stuck)
+        for given_up in self._errands.values():
+            given_up.set_result(None)
         for run in list(self._active.values()):
             await run.abandon(error)
 
@@ -300,8 +320,8 @@ class Runs:
 
     def _abandoned(self, run: LocalRun) -> None:
         task = asyncio.create_task(self._cancel_unread(run))
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
+        self._forsaken.add(task)
+        task.add_done_callback(self._forsaken.discard)
 
     async def _cancel_unread(self, run: LocalRun) -> None:
         if not await self._store.is_read_elsewhere(run) and not run.readers.present:

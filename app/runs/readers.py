@@ -72,3 +72,7 @@ class Reader:
         left, self._left = self._left, None
         if left is not None:
             left(self)
+
+    def stay(self) -> None:
+        """Count as there to the run's end, though it reads no more: it was sent away, and did not go by itself."""
+        self._left = None

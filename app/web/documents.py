@@ -124,6 +124,7 @@ class ProblemDocument(Document):
     errors: Annotated[list[FieldErrorDocument], Field(description="422: all that does not fit.")] = []
     code: Annotated[str, Field(description="The model server's own error code.")] = ""
     upstream_status: Annotated[int, Field(description="The HTTP status of the model server.")] = 0
+    first: Annotated[int, Field(description="`events-gone`: the number of the oldest event that is kept.")] = 1
     retry_after: Annotated[int, Field(description="Seconds, as in the header `Retry-After`.")] = 0
 
 

@@ -174,6 +174,8 @@ def _members(error: Exception) -> dict[str, Any]:
     match error:
         case BodyInvalid(errors=errors):
             return {"errors": [{"loc": list(one.location), "message": one.message} for one in errors]}
+        case EventsGone(first=first):
+            return {"first": first}
         case ModelError(code=code, status=status):
             given = {"code": code, "upstream_status": status}
             return {name: value for name, value in given.items() if value is not None}

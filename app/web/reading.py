@@ -54,9 +54,7 @@ async def check_readable(run: Run, after: int = 0) -> int:
     """
     first, last = await run.journal.span()
     if after + 1 < first:
-        raise EventsGone(
-            f"events up to {first - 1} are no longer kept; GET /runs/{run.id} has the run's answer when it has ended"
-        )
+        raise EventsGone(first, after)
     return last
 
 

@@ -30,13 +30,23 @@ def chat_request(body: ChatBody, client: ChatClient, *, stream: bool, principal:
     if body.model is not None and body.model not in client.aliases:
         known = ", ".join(map(repr, client.aliases))
         raise _refusal(("model",), f"unknown model {body.model!r}; known: {known}")
-    if body.background:
-        _check_background(body, stream=stream)
+    if body.background and body.on_disconnect == "cancel":
+        raise _refusal(("on_disconnect",), "must not be 'cancel' with 'background': such a run has no reader to lose")
     prompt = Prompt(_messages(body), _options(body, client))
     request = ChatRequest(prompt, stream=stream, conversation_id=body.conversation_id, principal=principal)
     if prompt.options.forces_a_tool:
         _check_choice(client.completed(request).options)
     return request
+
+
+def check_read(body: ChatBody) -> None:
+    """See to it that a run whose answer is its events is not to go on in the background.
+
+    Raises:
+        BodyInvalid: it is.
+    """
+    if body.background:
+        raise _refusal(("background",), "is for /chat; here 'on_disconnect': 'continue' lets the run go on")
 
 
 def tools_named(names: Sequence[str] | None, client: ChatClient) -> tuple[Tool, ...] | None:
@@ -51,13 +61,6 @@ def tools_named(names: Sequence[str] | None, client: ChatClient) -> tuple[Tool, 
         return client.tools_named(names)
     except ToolNotFound as error:
         raise _refusal(("tools",), str(error)) from None
-
-
-def _check_background(body: ChatBody, *, stream: bool) -> None:
-    if stream:
-        raise _refusal(("background",), "is for /chat; here 'on_disconnect': 'continue' lets the run go on")
-    if body.on_disconnect == "cancel":
-        raise _refusal(("on_disconnect",), "must not be 'cancel' with 'background': such a run has no reader to lose")
 
 
 def _messages(body: ChatBody) -> tuple[Message, ...]:

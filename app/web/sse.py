@@ -18,7 +18,7 @@ import anyio
 from sse_starlette import EventSourceResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from app.runs import Entry, EventsGone, Reader, Run, RunFailed
+from app.runs import Entry, EventsGone, Reader, Run, RunFailed, RunGone
 from app.web.answers import Answer
 from app.web.encoding import encode
 from app.web.events import Projection
@@ -44,8 +44,11 @@ def frame(name: str, data: Mapping[str, Any], seq: int | None = None) -> bytes:
     return b"%bevent: %b\ndata: %b\n\n" % (number, name.encode(), encode(data))
 
 
-async def frames(run: Run, answer: Answer, after: int = 0) -> AsyncGenerator[bytes, None]:
-    """The run's events with a number above `after`, to its last; all that are ready in one piece."""
+async def frames(run: Run, reader: Reader, answer: Answer, after: int = 0) -> AsyncGenerator[bytes, None]:
+    """The run's events with a number above `after`, to its last; all that are ready in one piece.
+
+    A reader who is too slow is told so and sent away. That is not to end a run that nobody else reads.
+    """
     project = Projection(run, answer)
     async with aclosing(run.journal.follow(after)) as batches:
         try:
@@ -61,16 +64,20 @@ async def frames(run: Run, answer: Answer, after: int = 0) -> AsyncGenerator[byt
                     yield b"".join([*pieces, frame(*failed, unsent.seq)])
                     return
                 yield b"".join(pieces)
-        except EventsGone as error:
+        except (EventsGone, RunGone) as error:
+            reader.stay()
             yield frame(*project.cut_off(error))
 
 
 async def _with_retry(milliseconds: int | None, events: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
     if milliseconds is not None:
         yield b"retry: %d\n" % milliseconds  # no blank line: it is the first line of the first event
-    async with aclosing(events):
-        async for piece in events:
-            yield piece
+    try:
+        async with aclosing(events):
+            async for piece in events:
+                yield piece
+    except asyncio.CancelledError as error:
+        raise error.with_traceback(None)  # noqa: B904 - as long as it is kept, the journal would be
 
 
 class RunStream(EventSourceResponse):
@@ -107,7 +114,7 @@ class RunStream(EventSourceResponse):
         self._drain = drain
         self._stopping = anyio.Event()
         super().__init__(
-            _with_retry(retry, frames(run, answer, after)),
+            _with_retry(retry, frames(run, reader, answer, after)),
             headers={"Cache-Control": "no-cache", **(headers or {})},
             ping=0,
             sep="\n",
@@ -125,6 +132,7 @@ class RunStream(EventSourceResponse):
             logger.info("the client of %s is lost: %s", self._run.id, error)
         finally:
             self._reader.leave()
+            del self._run  # tasks that were cancelled keep this response until garbage is collected
 
     async def _beside(self) -> None:
         """What goes on beside the events; ended with them."""

@@ -20,7 +20,7 @@ import uvloop
 
 from benchmarks.soak.cuts import AT_ONCE, Cuts
 from benchmarks.soak.processes import soaked
-from benchmarks.soak.report import Report
+from benchmarks.soak.report import OBJECTS_A_RUN, Report
 from benchmarks.soak.streams import Streams
 
 _WARM_UP = 300
@@ -30,16 +30,16 @@ _WARM_UP = 300
 async def soak(arguments: argparse.Namespace) -> Report:
     """The whole soak."""
     with soaked(max(arguments.streams, AT_ONCE)) as gateway:
+        fresh = await gateway.census()
         warm_up = await Cuts(gateway, _WARM_UP, f"{arguments.seed}/warm-up").make()
-        report = Report(vars(arguments), before=await gateway.at_rest())
-        report.problems.extend(warm_up.wrong)
+        report = Report(before=await gateway.warmed_up(fresh), wrong=warm_up.wrong)
         if arguments.minutes:
             report.held = await Streams(gateway, arguments.streams, arguments.minutes, arguments.seed).hold()
-            report.after_streams = await gateway.at_rest(report.before)
+            report.after_streams = await gateway.at_rest(report.before, objects=report.held.whole * OBJECTS_A_RUN)
         if arguments.cuts:
             report.cut_off = await Cuts(gateway, arguments.cuts, arguments.seed).make()
-            report.after_cuts = await gateway.at_rest(report.before)
-        report.problems.extend(gateway.complaints())
+            report.after_cuts = await gateway.at_rest(report.before, objects=arguments.cuts * OBJECTS_A_RUN)
+        report.wrong += gateway.complaints()
     return report
 
 
@@ -59,7 +59,8 @@ def main() -> int:
         report = runner.run(soak(arguments))
     print(report.markdown())
     if arguments.json:
-        arguments.json.write_text(json.dumps(report.figures(), indent=2) + "\n", encoding="utf-8")
+        asked = {name: value for name, value in vars(arguments).items() if name != "json"}
+        arguments.json.write_text(json.dumps({**asked, **report.figures()}, indent=2) + "\n", encoding="utf-8")
     return 1 if report.failures() else 0
 
 

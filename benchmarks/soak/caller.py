@@ -7,7 +7,7 @@ import json
 import socket
 import struct
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any, NamedTuple, Self
 
 _AT_ONCE = struct.pack("ii", 1, 0)
@@ -64,32 +64,9 @@ class Line:
         """The body of a response that has a length."""
         return await self._reader.readexactly(int(head.headers.get("content-length", 0)))
 
-    async def events(self) -> AsyncGenerator[Event, None]:
-        """The events of a stream, to its end.
-
-        Raises:
-            Wrong: it was cut off.
-        """
-        unread = b""
-        async for data in self._pieces():
-            *whole, unread = (unread + data).split(b"\n\n")
-            for one in whole:
-                yield event_of(one)
-
-    async def _pieces(self) -> AsyncGenerator[bytes, None]:
-        unread = b""
-        while data := await self._reader.read(2**16):
-            unread += data
-            while (at := unread.find(b"\r\n")) >= 0:
-                size = int(unread[:at], 16)
-                end = at + 2 + size
-                if len(unread) < end + 2:
-                    break
-                if not size:
-                    return
-                yield unread[at + 2 : end]
-                unread = unread[end + 2 :]
-        raise Wrong("the stream was cut off")
+    def events(self) -> AsyncGenerator[Event, None]:
+        """The events of a stream. See `events_of`."""
+        return events_of(self._reader)
 
     async def cut(self, *, hard: bool = False) -> None:
         """Hang up: in good order, or by a reset."""
@@ -98,6 +75,36 @@ class Line:
         self._writer.close()
         with suppress(OSError):
             await self._writer.wait_closed()
+
+
+async def events_of(reader: asyncio.StreamReader) -> AsyncGenerator[Event, None]:
+    """The events in the body of a response, to its end.
+
+    Raises:
+        Wrong: it was cut off.
+    """
+    unread = b""
+    async with aclosing(_chunks_of(reader)) as chunks:
+        async for data in chunks:
+            *whole, unread = (unread + data).split(b"\n\n")
+            for one in whole:
+                yield event_of(one)
+
+
+async def _chunks_of(reader: asyncio.StreamReader) -> AsyncGenerator[bytes, None]:
+    unread = b""
+    while data := await reader.read(2**16):
+        unread += data
+        while (at := unread.find(b"\r\n")) >= 0:
+            size = int(unread[:at], 16)
+            end = at + 2 + size
+            if len(unread) < end + 2:
+                break
+            if not size:
+                return
+            yield unread[at + 2 : end]
+            unread = unread[end + 2 :]
+    raise Wrong("the stream was cut off")
 
 
 def event_of(block: bytes) -> Event:

@@ -40,12 +40,16 @@ class CutOff:
         cuts: by the point at which they were.
         ends: by what the callers did then, and what came of it.
         wrong: what was wrong.
+        memory: megabytes resident, after each tenth of the callers.
+        model_calls: those that the gateway left before their end.
         seconds: how long it took.
     """
 
     cuts: Counter[str] = field(default_factory=Counter)
     ends: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
+    memory: list[float] = field(default_factory=list)
+    model_calls: int = 0
     seconds: float = 0.0
 
 
@@ -67,12 +71,15 @@ class Cuts:
 
     async def make(self) -> CutOff:
         """Begin all runs, hang up on them, and read those to their end that somebody comes back to."""
-        began = time.monotonic()
+        began, left = time.monotonic(), (await self._soaked.model_calls())["left"]
         async with asyncio.TaskGroup() as group:
             for number in range(self._cuts):
                 await self._places.acquire()
                 group.create_task(self._judge(number)).add_done_callback(lambda _: self._places.release())
+                if (number + 1) * 10 // self._cuts > number * 10 // self._cuts:
+                    self._seen.memory.append(self._soaked.memory)
         self._seen.seconds = time.monotonic() - began
+        self._seen.model_calls = (await self._soaked.model_calls())["left"] - left
         return self._seen
 
     async def _judge(self, number: int) -> None:

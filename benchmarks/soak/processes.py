@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,14 +19,23 @@ from tests.support.gateway_process import GatewayProcess, LoggedProcess, free_po
 
 KEEP = 10.0
 """Seconds for which ended runs are kept in the soak. Ten minutes is the default, and memory would grow for as long."""
-REST = 120.0
-"""Seconds after which the gateway must be at rest: runs are kept for ten, threads for tools for thirty."""
+REST = 150.0
+"""Seconds after which the gateway must be at rest. Runs are kept for ten, threads for tools for thirty, and for 75 what
+uvicorn holds of a connection that was reset while it was idle."""
+COUNTS = ("tasks", "sockets", "threads", "runs", "journals", "model_calls", "objects", "memory")
 _BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """What the gateway's process holds. Runs and journals are those in memory, whoever holds them."""
+    """What the gateway's process holds.
+
+    Attributes:
+        runs: those in memory, whoever holds them; as with journals.
+        memory: megabytes that are resident.
+        model_calls: answers that the model server is writing.
+        kinds: objects by type.
+    """
 
     tasks: int
     sockets: int
@@ -35,22 +44,23 @@ class Census:
     journals: int
     objects: int
     memory: float
+    model_calls: int
     kinds: Counter[str] = field(repr=False)
 
     def more_than(self, before: Census, *, objects: float, memory: float) -> list[str]:
         """What there is more of than before, of objects and megabytes of memory more than so many."""
         allowed = {"objects": objects, "memory": memory}
-        names = ("tasks", "sockets", "threads", "runs", "journals", "objects", "memory")
-        grown = {name: getattr(self, name) - getattr(before, name) for name in names}
+        grown = {name: getattr(self, name) - getattr(before, name) for name in COUNTS}
         return [f"{more:.0f} more {name}" for name, more in grown.items() if more > allowed.get(name, 0)]
 
 
 class Soaked:
     """A gateway that is soaked, and the model server behind it."""
 
-    def __init__(self, gateway: GatewayProcess, model: LoggedProcess) -> None:
+    def __init__(self, gateway: GatewayProcess, model: LoggedProcess, model_port: int) -> None:
         self.gateway = gateway
         self.model = model
+        self._model_port = model_port
         self.port = int(gateway.url.rpartition(":")[2])
 
     @property
@@ -59,7 +69,7 @@ class Soaked:
         return memory_of(self.gateway.pid)
 
     async def held(self) -> dict[str, int]:
-        """How many tasks, sockets and threads there are; cheap enough for while it works."""
+        """Tasks, sockets and threads, and the longest pause to collect garbage; cheap enough for while it works."""
         counted: dict[str, int] = await self._count(collect=False, kinds=False)
         return counted
 
@@ -75,26 +85,42 @@ class Soaked:
             journals=kinds["app.runs.in_memory_journal.InMemoryJournal"],
             objects=counted["objects"],
             memory=self.memory,
+            model_calls=(await self.model_calls())["answering"],
             kinds=kinds,
         )
 
-    async def at_rest(self, before: Census | None = None) -> Census:
-        """The census once nothing is more than before, or when it had all the time it needs.
+    async def model_calls(self) -> dict[str, int]:
+        """How many answers the model server is writing, and how many were left by the gateway."""
+        counted: dict[str, int] = await asked(self._model_port, "GET", "/")
+        return counted
+
+    async def warmed_up(self, fresh: Census) -> Census:
+        """The census once the first runs are forgotten. Some tasks that they began stay.
 
         Args:
-            before: what there was; None = wait until no run is kept and everything else stays as it is.
+            fresh: what there was before.
         """
+        return await self._census_when(
+            lambda now, last: not now.runs and now.threads <= fresh.threads and now.objects == last.objects
+        )
+
+    async def at_rest(self, before: Census, *, objects: float) -> Census:
+        """The census once nothing is more than before.
+
+        Args:
+            before: what there was; of memory there may be more.
+            objects: how many more there may be.
+        """
+        return await self._census_when(lambda now, _: not now.more_than(before, objects=objects, memory=float("inf")))
+
+    async def _census_when(self, is_at_rest: Callable[[Census, Census], bool]) -> Census:
+        """The census once it is as it must be, given the one before, or when the gateway had all the time it needs."""
         deadline = time.monotonic() + REST
-        last = await self.census()
-        while time.monotonic() < deadline:
+        last, now = None, await self.census()
+        while time.monotonic() < deadline and (last is None or not is_at_rest(now, last)):
             await asyncio.sleep(1)
-            now = await self.census()
-            if before is not None and not now.more_than(before, objects=float("inf"), memory=float("inf")):
-                return now
-            if before is None and not now.runs and now.threads == 1 and now.sockets == last.sockets:
-                return now
-            last = now
-        return last
+            last, now = now, await self.census()
+        return now
 
     def complaints(self) -> list[str]:
         """Lines of the gateway's log that are worse than a note."""
@@ -128,7 +154,7 @@ def soaked(at_once: int) -> Iterator[Soaked]:
     try:
         model.wait_until_answering(f"http://127.0.0.1:{port}/")
         with running_gateway(settings) as gateway:
-            yield Soaked(gateway, model)
+            yield Soaked(gateway, model, port)
     finally:
         model.close()
 

@@ -17,6 +17,28 @@ from typing import Any
 from app.tooling import tool
 
 
+class _Pauses:
+    """Collections of garbage, which hold everything up while they last.
+
+    Attributes:
+        longest: seconds of processor time that the longest one took.
+    """
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self._began = 0.0
+        gc.callbacks.append(self._note)
+
+    def _note(self, phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            self._began = time.thread_time()
+        else:
+            self.longest = max(self.longest, time.thread_time() - self._began)
+
+
+_pauses = _Pauses()
+
+
 @tool
 async def wait(seconds: float) -> str:
     """Wait on the event loop."""
@@ -33,7 +55,7 @@ def block(seconds: float) -> str:
 
 @tool(default=False)
 async def census(collect: bool, kinds: bool) -> dict[str, Any]:
-    """Count what the process holds.
+    """Count what the process holds, and tell the longest pause since this was asked for the last time.
 
     Args:
         collect: collect garbage before.
@@ -41,7 +63,13 @@ async def census(collect: bool, kinds: bool) -> dict[str, Any]:
     """
     if collect:
         gc.collect()
-    counted = {"tasks": len(asyncio.all_tasks()), "sockets": _sockets(), "threads": threading.active_count()}
+    counted = {
+        "tasks": len(asyncio.all_tasks()),
+        "sockets": _sockets(),
+        "threads": threading.active_count(),
+        "longest pause, ms": round(_pauses.longest * 1000),
+    }
+    _pauses.longest = 0.0
     if not kinds:
         return counted
     objects = gc.get_objects()

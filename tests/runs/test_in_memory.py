@@ -197,8 +197,9 @@ async def test_a_reader_to_whom_older_events_are_missing_is_told_so_at_once() ->
     journal = journal_of(events=2)
     await write(journal, *words(5))
 
-    with pytest.raises(EventsGone, match="events up to 3 are no longer kept, and this reader had 2"):
+    with pytest.raises(EventsGone, match="events up to 3 are no longer kept, and this reader had 2") as gone:
         await anext(journal.follow(2))
+    assert gone.value.first == 4
     assert [entry.seq for entry in await anext(journal.follow(3))] == [4, 5]
 
 

@@ -49,6 +49,28 @@ async def test_a_run_that_nobody_has_come_to_is_not_left() -> None:
     assert noticed.times == 0
 
 
+async def test_who_was_sent_away_counts_as_there_and_others_may_come_and_go() -> None:
+    noticed = Noticed()
+    readers = Readers(noticed)
+    sent_away = readers.enter()
+
+    sent_away.stay()
+    sent_away.leave()
+    readers.enter().leave()
+
+    assert noticed.times == 0
+
+
+async def test_who_has_left_cannot_stay() -> None:
+    noticed = Noticed()
+    reader = Readers(noticed).enter()
+
+    reader.leave()
+    reader.stay()
+
+    assert noticed.times == 1
+
+
 async def test_leaving_is_noticed_when_nobody_has_come_back_in_time(time: LoopTime) -> None:
     noticed = Noticed()
     readers = Readers(noticed, grace=10)

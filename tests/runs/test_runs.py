@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from contextlib import aclosing
 from contextvars import ContextVar
+from time import time_ns
 from typing import Any
 
 import pytest
@@ -32,13 +34,17 @@ from app.runs import (
     Escaped,
     RunCompleted,
     RunFailed,
+    RunLimits,
+    RunOptions,
     Runs,
     RunStarted,
 )
+from app.runs.run import new_run_id
 from app.tooling import tool
 from tests.support.advisors import Silent
 from tests.support.chains import request_of
 from tests.support.following import entries, events
+from tests.support.gates import PATIENCE
 from tests.support.hesitant import Hesitant
 from tests.support.modes import both_modes
 from tests.support.tools import failing
@@ -194,7 +200,7 @@ async def test_what_a_failed_run_used_is_logged(caplog: pytest.LogCaptureFixture
     model = ScriptedModel(tool_calls(("add", {"a": 2, "b": 3})), broken, usage=Usage(1, 1, 2))
     await asyncio.wait([(await Runs(ChatClient(model, tools=[add])).start(request_of(stream=stream))).task])
 
-    [record] = [record for record in caplog.records if record.name == "app.runs.run"]
+    [record] = [record for record in caplog.records if record.name == "app.runs.local_run"]
     assert record.getMessage().endswith("ModelProtocolError: cut (tokens used: 11 in, 5 out)")
 
 
@@ -233,3 +239,67 @@ async def test_answering_does_not_raise_what_happens_after_the_models_first_even
     await asyncio.wait([run.task])
 
     await run.answering(timeout=10)
+
+
+# --- how far it is
+
+
+@both_modes
+async def test_a_run_tells_whether_it_waits_or_runs_or_has_its_answer(*, stream: bool) -> None:
+    first, second = Hesitant(), Hesitant()
+    runs = Runs(ChatClient(ScriptedModel(first, second)))
+    request = request_of(stream=stream, conversation_id="c")
+    going, waiting = await runs.start(request), await runs.start(request, RunOptions(when_busy="queue"))
+    assert (going.status, waiting.status) == ("running", "queued")
+    await first.asked.wait()
+    assert (going.status, waiting.status) == ("running", "queued")
+    assert (going.end, going.ended_at) == (None, None)
+
+    first.go_on.set()
+    answer = await going.result()
+    await second.asked.wait()
+
+    assert (going.status, waiting.status) == ("completed", "running")
+    assert going.end == RunCompleted(answer)
+    assert going.ended_at is not None
+    assert going.created_at <= going.ended_at
+    second.go_on.set()
+    await waiting.result()
+
+
+@both_modes
+async def test_a_run_tells_how_it_ended(*, stream: bool) -> None:
+    cancelled_reply, late_reply = Hesitant(), Hesitant()
+    model = ScriptedModel(ModelUnavailable("down"), cancelled_reply, late_reply)
+    runs, in_a_hurry = Runs(ChatClient(model)), Runs(ChatClient(model), RunLimits(deadline=0.01))
+    failed = await runs.start(request_of(stream=stream))
+    await asyncio.wait([failed.task])
+    cancelled = await runs.start(request_of(stream=stream))
+    await cancelled_reply.asked.wait()
+    cancelled.cancel()
+    assert (cancelled.is_ending, cancelled.status) == (True, "running")
+    await cancelled.result()
+    late = await in_a_hurry.start(request_of(stream=stream))
+    await late.result()
+
+    assert [run.status for run in (failed, cancelled, late)] == ["failed", "cancelled", "completed"]
+
+
+async def test_ids_are_in_the_order_in_which_runs_were_begun() -> None:
+    runs = Runs(ChatClient(ScriptedModel(forever="Hi")))
+
+    ids = [(await runs.start(request_of(stream=False))).id for _ in range(50)]
+
+    assert ids == sorted(set(ids))
+    assert all(re.fullmatch("run_[0-9a-f]{32}", id_) for id_ in ids)
+    await runs.drain(PATIENCE)
+
+
+async def test_ids_are_in_order_though_the_clock_is_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time_ns()
+    clock = iter([now, now, now - 10**15, now + 10**6])
+    with monkeypatch.context() as patch:
+        patch.setattr("time.time_ns", lambda: next(clock))
+        ids = [new_run_id() for _ in range(4)]
+
+    assert ids == sorted(set(ids))

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
 
 import pytest
 
 from app.advisors import ToolCallingAdvisor
 from app.advisors.memory import MemoryAdvisor
 from app.chat import (
-    BaseAdvisor,
-    CallNext,
     ChatEvents,
     ChatRequest,
     FinishReason,
+    ModelUnavailable,
     Prompt,
     ReasoningDelta,
     Round,
@@ -24,16 +22,14 @@ from app.chat import (
 )
 from app.client import ChatClient
 from app.memory import InMemoryChatMemory
-from app.providers.scripted import ScriptedModel, tool_calls
-from app.runs import (
-    RunCompleted,
-    RunLimits,
-    Runs,
-)
+from app.providers.scripted import Reply, ScriptedModel, tool_calls
+from app.runs import RunCompleted, RunLimits, RunOptions, Runs, RunStarted
 from app.tooling import ToolCallingManager, tool
+from tests.support.advisors import Tidy
 from tests.support.chains import request_of
 from tests.support.following import events
-from tests.support.hesitant import Hesitant
+from tests.support.hesitant import Hesitant, Stubborn
+from tests.support.loop_time import LoopTime
 from tests.support.modes import both_modes
 from tests.support.tools import Held
 
@@ -113,23 +109,18 @@ async def test_a_run_whose_time_is_over_between_two_rounds_has_no_round_to_close
     assert [one.finish_reason for one in answer.rounds] == [FinishReason.TOOL_CALLS]
 
 
-async def test_a_run_that_has_its_answer_is_not_out_of_time_while_it_is_closed() -> None:
-    class Tidy(BaseAdvisor):
-        async def advise(self, request: ChatRequest, call_next: CallNext) -> ChatEvents:
-            try:
-                async with aclosing(call_next(request)) as events:
-                    async for event in events:
-                        yield event
-            finally:
-                tidied = asyncio.Event()
-                asyncio.get_running_loop().call_later(0.1, tidied.set)
-                await tidied.wait()
+@both_modes
+async def test_a_run_that_has_its_answer_is_not_out_of_time_while_it_is_closed(time: LoopTime, *, stream: bool) -> None:
+    tidy = Tidy()
+    client = ChatClient(ScriptedModel("Hi"), advisors=[tidy])
+    run = await Runs(client, RunLimits(deadline=10)).start(request_of(stream=stream))
+    await tidy.begun.wait()
 
-    run = await Runs(ChatClient(ScriptedModel("Hi"), advisors=[Tidy(1)]), RunLimits(deadline=0.05)).start(
-        request_of(stream=False)
-    )
+    await time.passes(11)
+    tidy.go_on.set()
 
     assert (await run.result()).finish_reason is FinishReason.STOP
+    assert not tidy.interrupted.is_set()
 
 
 async def test_a_run_with_no_time_at_all_asks_nobody() -> None:
@@ -139,3 +130,42 @@ async def test_a_run_with_no_time_at_all_asks_nobody() -> None:
 
     assert (await run.result()).finish_reason is FinishReason.CANCELLED, "what comes first counts"
     assert model.prompts == []
+
+
+@both_modes
+async def test_time_runs_while_a_run_waits_for_its_conversation(time: LoopTime, *, stream: bool) -> None:
+    stubborn = Stubborn("First.")
+    model = ScriptedModel(stubborn, "Second.")
+    runs = Runs(ChatClient(model), RunLimits(deadline=10))
+    request = request_of(stream=stream, conversation_id="c")
+    first = await runs.start(request)
+    await stubborn.asked.wait()
+    await time.passes(6)
+    waiting = await runs.start(request, RunOptions(when_busy="queue"))
+
+    await time.passes(6)
+    assert stubborn.cancelled.is_set()
+    assert (first.status, waiting.status) == ("running", "queued")
+    await time.passes(6)
+    answer = await waiting.result()
+
+    assert (waiting.status, answer.finish_reason, answer.content, answer.rounds) == (
+        "completed",
+        FinishReason.DEADLINE,
+        "",
+        (),
+    )
+    assert [type(event) for event in await events(waiting)] == [RunStarted, RunCompleted]
+    assert len(model.prompts) == 1
+    stubborn.go_on.set()
+    await asyncio.wait([first.task])
+
+
+@pytest.mark.parametrize("reply", ["Hi", ModelUnavailable("down")], ids=["answered", "failed"])
+async def test_the_time_of_a_run_that_has_ended_means_nothing(reply: Reply, time: LoopTime) -> None:
+    run = await Runs(ChatClient(ScriptedModel(reply)), RunLimits(deadline=10)).start(request_of(stream=True))
+    await asyncio.wait([run.task])
+
+    await time.passes(11)
+
+    assert not run.is_ending

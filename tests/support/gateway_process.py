@@ -120,22 +120,23 @@ class LoggedProcess:
         self._output.close()
 
 
+SERVE = ("-m", "app", "serve")
+UVICORN = ("-m", "uvicorn", "app.main:create_app", "--factory")
+
+
 class GatewayProcess(LoggedProcess):
-    """`python -m app serve`.
+    """A gateway on a free loopback port.
 
     Args:
         env: settings, by their variables (`GATEWAY_…`).
-        arguments: what follows `python -m app`.
+        arguments: Python's.
     """
 
-    def __init__(self, env: Mapping[str, str] | None = None, *, arguments: Sequence[str] = ("serve",)) -> None:
-        port = free_port()
+    def __init__(self, env: Mapping[str, str] | None = None, *, arguments: Sequence[str] = SERVE) -> None:
+        port = str(free_port())
         self.url = f"http://127.0.0.1:{port}"
-        super().__init__(
-            [sys.executable, "-m", "app", *arguments],
-            env={"GATEWAY_SERVER__HOST": "127.0.0.1", "GATEWAY_SERVER__PORT": str(port)} | dict(env or {}),
-            name="the gateway",
-        )
+        place = {"GATEWAY_SERVER__HOST": "127.0.0.1", "GATEWAY_SERVER__PORT": port, "UVICORN_PORT": port}
+        super().__init__([sys.executable, *arguments], env=place | dict(env or {}), name="the gateway")
 
     def client(self, timeout: float = 30.0) -> httpx.Client:
         """A client with the gateway's address; it looks at no proxy settings."""

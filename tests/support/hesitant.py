@@ -6,6 +6,7 @@ import asyncio
 
 from app.chat import Prompt
 from app.providers.scripted import Reply
+from tests.support.gates import PATIENCE
 
 
 class Hesitant:
@@ -34,7 +35,7 @@ class Hesitant:
 
 
 class Stubborn:
-    """A reply that is given when the test says so, and not even a cancellation changes that.
+    """A reply that is given when the test says so, and to be cancelled changes nothing about that.
 
     Attributes:
         asked: set when the model is asked.
@@ -50,9 +51,10 @@ class Stubborn:
 
     async def __call__(self, _: Prompt) -> Reply:
         self.asked.set()
-        while not self.go_on.is_set():
-            try:
+        try:
+            await self.go_on.wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            async with asyncio.timeout(PATIENCE):  # a test that fails does not come to let it go
                 await self.go_on.wait()
-            except asyncio.CancelledError:
-                self.cancelled.set()
         return self._reply

@@ -26,7 +26,12 @@ class LoopTime:
         return self._real() + self._ahead
 
     async def passes(self, seconds: float) -> None:
-        """Let so much time pass, and see to it that all that was due has happened, and what follows from it at once."""
+        """Let all that can happen now happen, then so much time pass, and then all that can happen at once."""
+        await _settle()
         self._ahead += seconds
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await _settle()
+
+
+async def _settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)

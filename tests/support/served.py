@@ -63,6 +63,10 @@ class Connection:
             lines.append(f"content-length: {len(body)}")
         self._writer.write("\r\n".join([*lines, "", ""]).encode() + body)
 
+    def get(self, path: str) -> None:
+        """Write a request without a body."""
+        self._writer.write(f"GET {path} HTTP/1.1\r\nhost: gateway\r\n\r\n".encode())
+
     def write(self, data: bytes) -> None:
         """Write more of the body."""
         self._writer.write(data)

@@ -150,15 +150,19 @@ async def test_every_event_fits_its_schema(page: Page) -> None:
         page.check(response)
 
 
-async def test_the_end_of_a_stream_whose_reader_fell_out_fits_the_page(page: Page) -> None:
+async def test_the_end_of_a_stream_whose_reader_fell_out_fits_the_page_and_ends_no_run(page: Page) -> None:
     reply, settings = Hesitant("one two three four five"), {"runs": {"max_events": 3}, "stream": {"commit_after": 0}}
-    async with (
-        gateway(ScriptedModel(reply), settings=settings) as client,
-        client.stream("POST", "/chat/stream", json={"message": "Hello"}) as cut_off,
-    ):
-        reply.go_on.set()
-        await cut_off.aread()
+    async with gateway(ScriptedModel(reply), settings=settings) as client:
+        async with client.stream("POST", "/chat/stream", json={"message": "Hello"}) as cut_off:
+            reply.go_on.set()
+            await cut_off.aread()
+        gone = await client.get(cut_off.headers["location"])
+        run = (await client.get(cut_off.headers["location"].removesuffix("/events"))).json()
+        rest = await client.get(cut_off.headers["location"], params={"after": gone.json()["first"] - 1})
 
+    assert run["status"] == "completed", "who is sent away has not left"
+    assert (gone.status_code, rest.text.count("event: run.completed")) == (410, 1)
+    page.check(gone)
     assert "event: stream.cut_off" in cut_off.text
     assert "event: run.completed" not in cut_off.text
     page.check(cut_off)

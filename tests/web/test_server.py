@@ -116,3 +116,26 @@ async def test_a_body_that_breaks_off_asks_the_model_nothing() -> None:
             assert (await line.head())[0] == 200
 
     assert len(model.prompts) == 1
+
+
+async def test_a_client_that_reads_nothing_does_not_hold_up_its_run_and_is_cut_off() -> None:
+    piece = "x" * 250_000
+    reply = Hesitant(" ".join([piece] * 100))  # more than any socket takes
+    settings = Settings(stream={"commit_after": 0}, runs={"max_bytes": 1_000_000})
+    app = create_app(settings, model=ScriptedModel(reply), tools=[])
+    async with served(app) as address, Connection(address) as slow, Connection(address) as other:
+        slow.post("/chat/stream", json.dumps({"message": "Hello", "on_disconnect": "continue"}).encode())
+        _, headers = await slow.head()
+        run = headers["location"].removesuffix("/events")
+        reply.go_on.set()
+        status = "running"
+        while status == "running":
+            other.get(run)
+            _, described = await other.head()
+            status = json.loads(await other.body(described))["status"]
+        chunk = written = await slow.chunk()
+        while chunk:
+            written, chunk = chunk, await slow.chunk()
+
+    assert status == "completed"
+    assert written.startswith(b"event: stream.cut_off\n")

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from app.runs.codec import decode, encode
-from app.runs.errors import EventsGone, SharedStateUnavailable
+from app.runs.errors import EventsGone, RunGone, SharedStateUnavailable
 from app.runs.journal import Entry, RunEnd, RunEvent, Span
 from app.runs.redis.connection import BLOCK, LONGEST, PAUSE, Connection, items_read
 from app.runs.redis.scripts import APPEND
@@ -128,7 +128,7 @@ class RedisJournal:
                 item = None  # the items may have been written anew, and are others now
                 continue
             if batch[0].seq != after + 1:
-                raise EventsGone(f"events up to {batch[0].seq - 1} are no longer kept, and this reader had {after}")
+                raise EventsGone(batch[0].seq, after)
             yield batch
             item = after = batch[-1].seq
             if isinstance(batch[-1].event, RunEnd):
@@ -148,7 +148,7 @@ class RedisJournal:
         """Whether a reader that has everything up to a number has all there will be.
 
         Raises:
-            EventsGone: there was more, or will be, and it will not get it.
+            RunGone: there was more, or will be, and it will not get it.
         """
         newest = await self.newest()
         if newest is not None:
@@ -158,7 +158,7 @@ class RedisJournal:
                 return True
         if (newest is None or not isinstance(newest.last.event, RunEnd)) and await self._is_going():
             return False
-        raise EventsGone("the events of the run are no longer kept")
+        raise RunGone("the run is no longer kept")
 
 
 async def ends(connection: Connection, keys: Sequence[str]) -> list[RunEnd | None]:

@@ -17,7 +17,7 @@ from app.web.parameters import REPLAYED, idempotency_key
 from app.web.presence import while_connected
 from app.web.reading import answer_of, check_readable, or_problem, stream_of
 from app.web.request_ids import current_request_id
-from app.web.requests import chat_request
+from app.web.requests import chat_request, check_read
 from app.web.schemas import ChatBody
 
 router = APIRouter(tags=["chat"], default_response_class=Response)
@@ -37,7 +37,8 @@ async def chat(request: Request, body: Chat, gateway: CurrentGateway, principal:
     The body is read as JSON whatever its `Content-Type`. A caller who goes away ends the run, unless the body says
     otherwise. With `background` the answer is 202 at once, and the run is read at its `Location`.
     """
-    run, headers = await _begun(request, body, gateway, principal, stream=False)
+    # Whoever follows a run in the background sees its text come.
+    run, headers = await _begun(request, body, gateway, principal, stream=body.background is True)
     if body.background:
         headers["Location"] = request.url_for("run", run_id=run.id).path
         return json_response(run_document(run, answer_of(run, gateway)), 202, headers)
@@ -64,6 +65,7 @@ async def chat_stream(request: Request, body: Chat, gateway: CurrentGateway, pri
     the event `run.failed`, with the same document. A caller who goes away ends the run, unless the body says
     otherwise; the events can be read again at `Location`. Ignore unknown events.
     """
+    check_read(body)
     run, headers = await _begun(request, body, gateway, principal, stream=True)
     reader = await run.enter()
     try:

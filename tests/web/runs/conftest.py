@@ -22,7 +22,9 @@ def gateway(request: pytest.FixtureRequest) -> Gateways:
     url = request.getfixturevalue("redis_url")
 
     @asynccontextmanager
-    async def with_redis(*parts: Any, settings: dict[str, Any] | None = None, **more: Any) -> AsyncIterator[httpx.AsyncClient]:
+    async def with_redis(
+        *parts: Any, settings: dict[str, Any] | None = None, **more: Any
+    ) -> AsyncIterator[httpx.AsyncClient]:
         async with web.gateway(*parts, settings={"redis": {"url": url}, **(settings or {})}, **more) as client:
             yield client
 

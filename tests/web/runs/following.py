@@ -89,7 +89,7 @@ def last_event_id(number: int) -> Mapping[str, str]:
 def blocks(text: str) -> list[str]:
     """The whole events in what was read so far, byte for byte."""
     whole = text[: text.rfind("\n\n") + 2] if "\n\n" in text else ""
-    events = whole.removeprefix(RETRY).replace(PING, "")
+    events = whole.replace(PING, "").removeprefix(RETRY)
     events_in(events)  # which takes nothing but whole events
     return [f"{event}\n\n" for event in events.split("\n\n")[:-1]]
 

@@ -136,6 +136,7 @@ async def test_a_run_that_waits_for_its_conversation_is_cancelled_without_having
 # --- while it cleans up
 
 
+@pytest.mark.fault("D04")
 @both_modes
 async def test_cancelling_twice_does_not_interrupt_the_clean_up(gateway: Gateways, *, stream: bool) -> None:
     reply, tidying = Hesitant(), Tidying()
@@ -155,6 +156,7 @@ async def test_cancelling_twice_does_not_interrupt_the_clean_up(gateway: Gateway
     assert (answered.status, answered.document["finish_reason"]) == (200, "cancelled")
 
 
+@pytest.mark.fault("D04", "M11")
 @both_modes
 async def test_a_cancelled_run_does_not_keep_its_conversation_busy_and_the_next_waits_for_its_clean_up(
     gateway: Gateways, *, stream: bool

@@ -17,8 +17,6 @@ from tests.web.runs.stages import Stage, every_stage
 
 SOON = {"stream": {"commit_after": 0, "heartbeat": 0.001}}
 
-pytestmark = pytest.mark.fault("S06")
-
 
 async def alive(writes: AsyncIterator[str]) -> None:
     """See three comments come, one behind the other and each in a write of its own."""
@@ -42,6 +40,7 @@ async def ending_of(writes: AsyncIterator[str]) -> str:
     return last
 
 
+@pytest.mark.fault("S06")
 @every_stage
 async def test_a_silent_stream_carries_comments_wherever_its_run_is_and_none_behind_its_end(
     gateway: Gateways, stage: Callable[[], Stage]
@@ -62,6 +61,7 @@ async def test_a_silent_stream_carries_comments_wherever_its_run_is_and_none_beh
     assert not last.endswith(PING)
 
 
+@pytest.mark.fault("S06")
 async def test_a_stream_whose_run_waits_for_its_conversation_carries_comments(gateway: Gateways) -> None:
     front = Hesitant()
     talk = {"message": "Hello", "conversation_id": "c", "when_busy": "queue"}
@@ -79,6 +79,7 @@ async def test_a_stream_whose_run_waits_for_its_conversation_carries_comments(ga
     assert events_in(last)[-1].name == "run.completed"
 
 
+@pytest.mark.fault("S06")
 async def test_whoever_comes_back_to_a_silent_run_sees_comments_and_to_one_that_has_ended_none(
     gateway: Gateways,
 ) -> None:

@@ -141,6 +141,7 @@ async def test_a_run_that_waits_for_its_conversation_is_cancelled_before_it_has_
     assert [prompt.messages for prompt in model.prompts] == [(HELLO,), (HELLO, AssistantMessage("At last."), AGAIN)]
 
 
+@pytest.mark.fault("D04", "M11")
 @both_modes
 async def test_the_next_message_waits_until_the_run_that_was_left_has_cleaned_up(
     gateway: Gateways, *, stream: bool

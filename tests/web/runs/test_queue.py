@@ -39,6 +39,7 @@ async def test_the_second_waits_for_the_first_and_sees_its_turn(gateway: Gateway
     assert [said(prompt) for prompt in model.prompts] == [["One"], ["One", "At last.", "Two"]]
 
 
+@pytest.mark.fault("S06")
 async def test_the_stream_of_one_that_waits_begins_and_is_kept_alive(gateway: Gateways) -> None:
     reply = Hesitant()
     settings = {"stream": {"commit_after": 0, "heartbeat": 0.001}}
@@ -78,6 +79,7 @@ async def test_one_that_waits_in_the_background_says_so(gateway: Gateways) -> No
     assert answer["content"] == "Hi"
 
 
+@pytest.mark.fault("M11")
 @both_modes
 async def test_ten_that_wait_run_one_at_a_time_in_the_order_they_came(gateway: Gateways, *, stream: bool) -> None:
     replies = [Hesitant(f"Answer {number}") for number in range(11)]

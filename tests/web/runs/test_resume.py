@@ -116,6 +116,16 @@ async def test_after_every_event_of_a_run_that_is_going_comes_the_rest_and_then_
     assert rest == [seen[n:] for n in range(len(before) + 1)]
 
 
+async def test_of_a_long_run_nothing_is_lost_where_one_write_ends_and_the_next_begins(gateway: Gateways) -> None:
+    async with gateway(ScriptedModel("word " * 1_200)) as client:
+        run_id = (await ask(client, stream=True)).document["id"]
+        seen = await read(client, run_id)
+        rests = {n: await read(client, run_id, n) for n in (1, 511, 512, 513, 1_024, len(seen) - 1)}
+
+    assert len(seen) > 1_200
+    assert rests == {n: seen[n:] for n in rests}
+
+
 async def test_the_header_wins_over_the_address(gateway: Gateways) -> None:
     async with gateway(ScriptedModel("one two three")) as client:
         run_id = (await ask(client, stream=True)).document["id"]

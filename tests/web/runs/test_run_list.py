@@ -12,6 +12,7 @@ import pytest
 from app.chat import ModelUnavailable
 from app.providers.scripted import Cut, ScriptedModel, tool_calls
 from app.web.documents import RunDocument, RunsDocument
+from tests.support.gates import PATIENCE
 from tests.support.hesitant import Hesitant
 from tests.support.modes import both_modes
 from tests.support.tools import Held
@@ -45,13 +46,14 @@ async def pages(client: httpx.AsyncClient, **asked: Any) -> list[list[str]]:
     """The ids of the runs, page by page to the last."""
     found: list[list[str]] = []
     before: dict[str, Any] = {}
-    while True:
-        page = (await client.get("/runs", params={**asked, **before})).json()
-        RunsDocument.model_validate(page)
-        found.append([run["id"] for run in page["runs"]])
-        if page["next"] is None:
-            return found
-        before = {"before": page["next"]}
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            page = (await client.get("/runs", params={**asked, **before})).json()
+            RunsDocument.model_validate(page)
+            found.append([run["id"] for run in page["runs"]])
+            if page["next"] is None:
+                return found
+            before = {"before": page["next"]}
 
 
 # --- one run
