@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -21,13 +22,19 @@ START = 60.0
 """Seconds a start may take on a machine that is busy with other things."""
 STOP = 30.0
 """Seconds an end in good order may take."""
+_PORTS = range(20_000, 32_000)
+"""Below those that Linux gives to who asks for any."""
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on right now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+    """A loopback port that nobody listens on right now, and that nobody is given who asks for any port.
+
+    Until its process listens there, another test's server could be given it otherwise, and would be asked in its place.
+    """
+    while True:
+        port = _PORTS.start + secrets.randbelow(len(_PORTS))
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 class LoggedProcess:
