@@ -17,7 +17,7 @@ from fastapi import FastAPI
 
 from app.chat import ConfigurationError, GatewayError, Tool
 from app.logs import configure_logging
-from app.main import chat_memory, create_app
+from app.main import IN_MEMORY, chat_memory, create_app
 from app.memory import ConversationStore
 from app.providers.scrubbing import Scrubber
 from app.serving import serve
@@ -32,6 +32,8 @@ $GATEWAY_CONFIG_DIR, the first of them that has a value. Without any, the built-
 is set by GATEWAY_MODEL__BASE_URL, GATEWAY_MODEL__NAME and GATEWAY_MODEL__API_KEY.
 """
 _WIDEST = 72
+_LONGEST = 36_500
+"""Days of a hundred years."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -73,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
         "prune", help="forget conversations that nobody added to", epilog=_SETTINGS, allow_abbrev=False
     )
     pruning.add_argument(
-        "--older-than", type=float, metavar="DAYS", help="days since their last turn (GATEWAY_MEMORY__KEEP_DAYS)"
+        "--older-than", type=_days, metavar="DAYS", help="days since their last turn (GATEWAY_MEMORY__KEEP_DAYS)"
     )
     pruning.set_defaults(run=_prune)
     return parser
@@ -93,17 +95,35 @@ def _check(_: argparse.Namespace) -> None:
     sys.stdout.write(asyncio.run(_report(create_app(settings))))
 
 
-def _migrate(_: argparse.Namespace) -> None:
-    from app.memory.sql import Database, migrate  # noqa: PLC0415 - takes a while, and serving need not wait for it
+def _days(text: str) -> float:
+    rule = argparse.ArgumentTypeError(f"must be a number of days, from 0 to {_LONGEST}")
+    try:
+        days = float(text)
+    except ValueError:
+        raise rule from None
+    if not 0 <= days <= _LONGEST:
+        raise rule
+    return days
 
+
+def _migrate(_: argparse.Namespace) -> None:
     settings = Settings()
     _log(settings, settings.logging.level or "warning")
-    address = settings.memory.address
-    if address == "memory://":
+    if settings.memory.address == IN_MEMORY:
         sys.stdout.write("The memory is in the process: there is nothing to bring up to date.\n")
         return
-    revision = asyncio.run(migrate(Database(address)))
-    sys.stdout.write(f"The memory's database has the schema {revision}.\n")
+    revision = asyncio.run(_upgraded(settings.memory.address))
+    sys.stdout.write(f"The memory's database has the tables of {revision}.\n")
+
+
+async def _upgraded(address: str) -> str:
+    from app.memory.sql import Database, migrate  # noqa: PLC0415 - takes a while, and serving need not wait for it
+
+    database = Database(address)
+    try:
+        return await migrate(database)
+    finally:
+        await database.aclose()
 
 
 def _prune(options: argparse.Namespace) -> None:
@@ -112,13 +132,16 @@ def _prune(options: argparse.Namespace) -> None:
     days = settings.memory.keep_days if options.older_than is None else options.older_than
     if days is None:
         raise ConfigurationError("say how old: --older-than DAYS, or GATEWAY_MEMORY__KEEP_DAYS")
+    if settings.memory.address == IN_MEMORY:
+        sys.stdout.write("The memory is in the process: there is nothing to forget.\n")
+        return
     count = asyncio.run(_forget(chat_memory(settings.memory), timedelta(days=days)))
     sys.stdout.write(f"Forgot {count} conversations.\n")
 
 
 async def _forget(memory: ConversationStore, age: timedelta) -> int:
-    await memory.start()
     try:
+        await memory.start()
         return await memory.prune(datetime.now(UTC) - age)
     finally:
         await memory.aclose()

@@ -40,6 +40,9 @@ from app.startup import DEMO_NOTE, announce, warn_of_lone_memory
 from app.tooling import ToolCallingManager, ToolCallLimits, ToolThreads, discover, settled_tools
 from app.web import Gateway, application
 
+IN_MEMORY = "memory://"
+"""The address of a memory in this process."""
+
 
 def create_app(
     settings: Settings | None = None,
@@ -60,7 +63,7 @@ def create_app(
         tools: functions, tools and toolsets instead of those found in the configured packages.
         advisors: habits around the model, beside the configured ones.
         tool_calling_advisor: makes the owner of the tool loop instead of the usual one.
-        memory: keeps conversations instead of the memory of this process. Neither is used where one of the advisors
+        memory: keeps conversations instead of the configured store. Neither is used where one of the advisors
             is a `MemoryAdvisor`, which brings its own.
 
     Raises:
@@ -173,7 +176,7 @@ def chat_memory(settings: MemorySettings, summarize: Summarize | None = None) ->
 
 def _conversation_store(settings: MemorySettings, window: Window) -> ConversationStore:
     address = settings.address
-    if address == "memory://":
+    if address == IN_MEMORY:
         warn_of_lone_memory(os.environ, sys.argv)
         return InMemoryChatMemory(window.messages, settings.max_conversations, window.tokens)
     from app.memory.sql import Database, SqlChatMemory  # noqa: PLC0415 - takes a while, and is not always wanted
@@ -183,15 +186,25 @@ def _conversation_store(settings: MemorySettings, window: Window) -> Conversatio
 
 @asynccontextmanager
 async def _started(memory: ConversationStore, keep_days: float | None) -> AsyncIterator[None]:
-    await memory.start()
-    sweeping = None if keep_days is None else asyncio.create_task(forget_old(memory, timedelta(days=keep_days)))
+    try:
+        await memory.start()
+        async with _swept(memory, keep_days):
+            yield
+    finally:
+        await memory.aclose()
+
+
+@asynccontextmanager
+async def _swept(memory: ConversationStore, keep_days: float | None) -> AsyncIterator[None]:
+    if keep_days is None:
+        yield
+        return
+    sweeping = asyncio.create_task(forget_old(memory, timedelta(days=keep_days)))
     try:
         yield
     finally:
-        if sweeping is not None:
-            sweeping.cancel()
-            await asyncio.wait([sweeping])
-        await memory.aclose()
+        sweeping.cancel()
+        await asyncio.wait([sweeping])
 
 
 def _memory_advisors(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Literal
-from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -39,6 +38,7 @@ from app.settings_rules import (
     Seconds,
     Text,
     TimeLimit,
+    passwords_in,
 )
 from app.settings_sources import (
     DotEnvFile,
@@ -166,9 +166,8 @@ class Settings(BaseSettings):
     @property
     def passwords(self) -> tuple[str, ...]:
         """Passwords of databases, as they stand in addresses and as they are meant."""
-        addresses = [url for url in (self.memory.url, self.redis.url) if url is not None]
-        given = [urlsplit(address.get_secret_value()).password for address in addresses]
-        return tuple(form for password in given if password for form in {password, unquote(password)})
+        addresses = [url.get_secret_value() for url in (self.memory.url, self.redis.url) if url is not None]
+        return tuple(dict.fromkeys(form for address in addresses for form in passwords_in(address)))
 
     @classmethod
     def settings_customise_sources(

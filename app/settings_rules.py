@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
 
@@ -87,12 +87,28 @@ def _redis_url(value: SecretStr) -> SecretStr:
 
 
 def _memory_url(value: SecretStr) -> SecretStr:
+    rule = ValueError("must be a path, sqlite:///path, postgresql://user:password@host/name or memory://")
     scheme, separator, rest = value.get_secret_value().partition("://")
     if not scheme or (
         separator and scheme not in {"sqlite", "postgresql", "postgres"} and (scheme, rest) != ("memory", "")
     ):
-        raise ValueError("must be a path, sqlite:///path, postgresql://user:password@host/name or memory://")
+        raise rule
+    try:
+        passwords_in(value.get_secret_value())
+    except ValueError:
+        raise rule from None
     return value
+
+
+def passwords_in(address: str) -> tuple[str, ...]:
+    """The passwords in the address of a database, as they stand there and as they are meant.
+
+    Raises:
+        ValueError: it is no address.
+    """
+    url = urlsplit(address)
+    given = [url.password, *(text for name, text in parse_qsl(url.query) if "password" in name)]
+    return tuple(form for password in given if password for form in dict.fromkeys((password, unquote(password))))
 
 
 def _importable(value: str) -> str:

@@ -31,7 +31,7 @@ class MemorySettings(Section):
     max_messages: Count = 200
     max_tokens: Limit = None
     max_conversations: Count = 10_000
-    keep_days: OrUnlimited[Annotated[float, Field(ge=0, allow_inf_nan=False)]] = None
+    keep_days: OrUnlimited[Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)]] = None
     summarize: bool = False
 
     _url_from_file = field_validator("url", mode="before")(from_file("url_file"))

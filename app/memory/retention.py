@@ -16,19 +16,22 @@ _EVERY = 3600.0
 """Seconds between two looks."""
 
 
-async def forget_old(memory: ConversationStore, keep: timedelta) -> NoReturn:
+async def forget_old(memory: ConversationStore, keep: timedelta, every: float = _EVERY) -> NoReturn:
     """Look again and again, until it is cancelled.
 
     Args:
         memory: where conversations are kept.
         keep: for how long after their last turn.
+        every: seconds between two looks.
     """
     while True:
         try:
             count = await memory.prune(datetime.now(UTC) - keep)
         except MemoryUnavailable:
-            logger.warning("old conversations cannot be forgotten now; trying again in an hour")
+            logger.warning("old conversations cannot be forgotten now; the next look is in %.0f s", every)
+        except Exception:  # a store of somebody else's, which is not to be left alone for good
+            logger.exception("old conversations cannot be forgotten; the next look is in %.0f s", every)
         else:
             if count:
                 logger.info("forgot %d conversations that nobody added to for %s", count, keep)
-        await asyncio.sleep(_EVERY)
+        await asyncio.sleep(every)

@@ -11,7 +11,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,7 @@ _ESCAPED = "p%2Fss%3Aw%40rd%3F"
 
 _START = 60.0
 """Seconds a start may take on a machine that is busy with other things."""
-_FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_wal_size=256MB")
+_FAST = ("fsync=off", "full_page_writes=off")
 """What would only help where the machine itself goes down."""
 
 
@@ -93,11 +93,11 @@ class PostgresServer:
 
     def freeze(self) -> None:
         """Let it answer nothing, as where the line is cut."""
-        self._signal(signal.SIGSTOP)
+        self._signal_all(signal.SIGSTOP)
 
     def thaw(self) -> None:
         """Let it answer again."""
-        self._signal(signal.SIGCONT)
+        self._signal_all(signal.SIGCONT)
 
     def execute(self, statement: str, database: str = "postgres") -> str:
         """Run a statement by another client than ours. Returns its rows, a line each."""
@@ -122,16 +122,18 @@ class PostgresServer:
     def _end(self, number: signal.Signals) -> None:
         if self._process is None:
             return
-        self._signal(number)
+        if number is signal.SIGKILL:
+            self._signal_all(number)
+        else:
+            self._process.send_signal(number)  # it tells its children itself
         self._process.wait(_START)
         self._process = None
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _signal_all(self, number: signal.Signals) -> None:
         assert self._process is not None
-        if number is signal.SIGINT:
-            self._process.send_signal(number)  # it tells its children itself
-        else:
-            os.killpg(self._process.pid, number)
+        for pid in (self._process.pid, *_children(self._process.pid)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def _run(self, program: str, arguments: Sequence[str], env: Mapping[str, str] | None = None) -> str:
         done = subprocess.run(  # noqa: S603 - the tests' own command
@@ -145,6 +147,14 @@ class PostgresServer:
         )
         assert done.returncode == 0, f"{program} failed: {done.stderr}"
         return done.stdout
+
+
+def _children(parent: int) -> Iterator[int]:
+    """The processes that a process has begun."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it is gone
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == parent:
+                yield int(stat.parent.name)
 
 
 def _nobody() -> str | int:

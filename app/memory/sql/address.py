@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from app.chat import ConfigurationError
 
@@ -59,7 +59,7 @@ def postgresql_address(address: str) -> str:
             raise ConfigurationError(f"sslmode in the memory's address must be one of {', '.join(_TLS)}")
         options["sslmode"] = _TLS[mode]
     options.setdefault("application_name", "advisor-gateway")
-    return urlunsplit(url._replace(query=urlencode(options)))
+    return f"{url.scheme}://{url.netloc}{url.path}?{urlencode(options)}"
 
 
 def _is_whole(url: SplitResult, options: Mapping[str, str]) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy import URL, NullPool, event
-from sqlalchemy.exc import SQLAlchemyError, StatementError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from app.chat import ConfigurationError
@@ -20,6 +20,12 @@ from app.memory.errors import MemoryUnavailable
 from app.memory.sql.address import postgresql_address, sqlite_path
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Opening: TypeAlias = AbstractAsyncContextManager[AsyncConnection]
+Work: TypeAlias = Callable[[AsyncConnection], Awaitable[T]]
+"""What is done with a connection. It is not to wait for anything else."""
 
 _TIMEOUT = 10.0
 _MIGRATING = 60.0
@@ -53,38 +59,32 @@ class Database:
         """Whether it is a file of this machine."""
         return self.path is not None
 
-    @asynccontextmanager
-    async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """A connection to read with.
+    async def read(self, work: Work[T]) -> T:
+        """Do work that only reads.
 
         Raises:
-            MemoryUnavailable: the database does not answer, or what was done with it failed.
+            MemoryUnavailable: the database does not answer, or the work failed in it.
         """
-        async with _answering(), self._opened().connect() as connection:
-            yield connection
+        return await _answered(self._read(work))
 
-    @asynccontextmanager
-    async def writing(self) -> AsyncIterator[AsyncConnection]:
-        """A connection in a transaction, which is committed at the end.
+    async def write(self, work: Work[T]) -> T:
+        """Do work in a transaction, whole or not at all.
 
         Raises:
-            MemoryUnavailable: the database does not answer, or what was done with it failed; nothing of it was done,
-                unless the answer to the commit was lost.
+            MemoryUnavailable: the database does not answer, or the work failed in it; nothing of it was done, unless
+                the answer to the commit was lost.
         """
-        async with _answering(), self._turn(), self._opened().execution_options(**_WRITES).begin() as connection:
-            yield connection
+        return await _answered(self._write(work))
 
-    @asynccontextmanager
-    async def migrating(self) -> AsyncIterator[AsyncConnection]:
-        """The same, for work that may take any time.
+    async def migrate(self, work: Work[T]) -> T:
+        """The same for work that may take any time.
 
         Raises:
-            MemoryUnavailable: see `writing`.
+            MemoryUnavailable: see `write`.
         """
         engine = self._sqlite(_MIGRATING) if self.is_sqlite else self._postgresql(None)
         try:
-            async with _answering(), engine.execution_options(**_WRITES).begin() as connection:
-                yield connection
+            return await _answered(self._do(engine.execution_options(**_WRITES).begin(), work))
         finally:
             await engine.dispose()
 
@@ -95,10 +95,29 @@ class Database:
         if engine is not None:
             await engine.dispose()
 
-    def _opened(self) -> AsyncEngine:
+    async def _opened(self) -> AsyncEngine:
+        if self._engine is None and self.path is not None:
+            # A file that cannot be used is found out here: a connection of aiosqlite that cannot be opened leaves a
+            # thread behind, which fails when the event loop is closed.
+            await asyncio.to_thread(_open_once, Path(self.path), self._timeout)
         if self._engine is None:
             self._engine = self._sqlite(self._timeout) if self.is_sqlite else self._postgresql(self._timeout)
         return self._engine
+
+    async def _read(self, work: Work[T]) -> T:
+        engine = await self._opened()
+        return await self._do(engine.connect(), work)
+
+    async def _write(self, work: Work[T]) -> T:
+        engine = await self._opened()
+        async with self._turn():
+            return await self._do(engine.execution_options(**_WRITES).begin(), work)
+
+    async def _do(self, opening: Opening, work: Work[T]) -> T:
+        if self.is_sqlite:
+            return await _to_its_end(opening, work)
+        async with opening as connection:
+            return await work(connection)
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
@@ -114,13 +133,8 @@ class Database:
             self._line.release()
 
     def _sqlite(self, timeout: float) -> AsyncEngine:
-        path = Path(self.path or "")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigurationError(f"the folder {path.parent} cannot be made: {error.strerror}") from None
         engine = create_async_engine(
-            URL.create("sqlite+aiosqlite", database=str(path)),
+            URL.create("sqlite+aiosqlite", database=self.path),
             connect_args={"timeout": timeout},
             pool_timeout=timeout,
             hide_parameters=True,
@@ -142,6 +156,32 @@ class Database:
         )
 
 
+async def _to_its_end(opening: Opening, work: Work[T]) -> T:
+    """Do work that is not interrupted: who is cancelled meanwhile waits for its end, and it is taken back.
+
+    SQLite works in a thread, which does not notice. An engine that is cancelled in the moment in which a transaction
+    begins there loses the connection, and with it the lock that nobody else gets any more.
+    """
+    called_off = False
+
+    async def whole() -> T:
+        async with opening as connection:
+            result = await work(connection)
+            if called_off:
+                raise asyncio.CancelledError
+            return result
+
+    task = asyncio.create_task(whole())
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        called_off = True
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # nobody is there any more to be told
+        raise
+
+
 async def _connected(address: str, timeout: float, statement_timeout: float | None) -> Any:
     import asyncpg  # type: ignore[import-untyped] # noqa: PLC0415 - it has no types; and not everyone needs it
 
@@ -160,35 +200,50 @@ async def _connected(address: str, timeout: float, statement_timeout: float | No
     return connection
 
 
+def _open_once(path: Path, timeout: float) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # what users said is not for everyone here
+    except OSError as error:
+        raise ConfigurationError(
+            f"the folder {path.parent} for the memory cannot be made: {error.strerror} (see GATEWAY_MEMORY__URL)"
+        ) from None
+    with closing(sqlite3.connect(path, timeout)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+
+
 def _prepare(connection: Any, _: object) -> None:
     """Settings of a new SQLite connection; transactions are begun by `_begin` and not by Python's driver."""
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-        cursor.execute(f"PRAGMA {setting}")
-    cursor.close()
+    try:
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            cursor.execute(f"PRAGMA {setting}")
+        cursor.close()
+    except BaseException:
+        connection.close()  # the engine does not know it yet
+        raise
 
 
 def _begin(connection: Any) -> None:
     connection.exec_driver_sql(f"BEGIN {connection.get_execution_options().get('begin', '')}")
 
 
-@asynccontextmanager
-async def _answering() -> AsyncIterator[None]:
+async def _answered(work: Awaitable[T]) -> T:
     try:
-        yield
+        return await work
     except (SQLAlchemyError, OSError, sqlite3.Error) as error:
-        if isinstance(error, StatementError):
-            error.params = None  # the error may be kept for a while, and these are a whole turn
         reason = _reason(error)
-        logger.warning("the memory's database failed: %s", reason)
-        raise MemoryUnavailable(reason) from error
+    logger.warning("the memory's database failed: %s", reason)
+    raise MemoryUnavailable(reason)  # out here: the other error holds what was to be written, and this one may be kept
 
 
 def _reason(error: Exception) -> str:
-    cause = getattr(error, "orig", None) or error
-    cause = cause.__cause__ or cause  # SQLAlchemy gives the errors of asyncpg other names
-    name = type(cause).__name__
+    cause: BaseException = error
+    if isinstance(error, DBAPIError) and error.orig is not None:
+        cause = error.orig.__cause__ or error.orig  # SQLAlchemy gives the errors of asyncpg other names
     said = str(cause).partition("\n")[0]
+    if type(cause) is ConnectionError:  # from `_connected`, or as telling
+        return said
+    name = type(cause).__name__
     # asyncpg's errors that are a ValueError repeat what was to be written.
     return name if isinstance(cause, ValueError) or not said else f"{name}: {said}"

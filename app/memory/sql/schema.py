@@ -9,6 +9,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.chat import ConfigurationError
 from app.memory.errors import MemoryUnavailable
@@ -33,15 +34,18 @@ async def migrate(database: Database, revision: str = "head") -> str:
     Raises:
         ConfigurationError: the database cannot be used, or is of a later version; the message says why.
     """
-    wanted = _head() if revision == "head" else revision
     found = await _found(database)
+    wanted = _head() if revision == "head" else revision
     if found == wanted:
         return found
+
+    async def upgrade(connection: AsyncConnection) -> None:
+        if not database.is_sqlite:
+            await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+        await connection.run_sync(_upgrade, revision)
+
     try:
-        async with database.migrating() as connection:
-            if not database.is_sqlite:
-                await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-            await connection.run_sync(_upgrade, revision)
+        await database.migrate(upgrade)
     except MemoryUnavailable as error:
         raise _unusable(database, error) from None
     return wanted
@@ -64,8 +68,7 @@ async def check_schema(database: Database) -> None:
 async def _found(database: Database) -> str | None:
     """The revision that the tables have, None where there are none."""
     try:
-        async with database.reading() as connection:
-            found = await connection.run_sync(_revision)
+        found = await database.read(lambda connection: connection.run_sync(_revision))
     except MemoryUnavailable as error:
         raise _unusable(database, error) from None
     if found is not None and found not in {script.revision for script in _scripts().walk_revisions()}:

@@ -56,33 +56,34 @@ class SqlChatMemory:
 
     async def ping(self) -> None:
         """See `ConversationStore.ping`."""
-        async with self._database.reading() as connection:
-            await connection.execute(select(1))
+        await self._database.read(lambda connection: connection.execute(select(1)))
 
     async def get(self, conversation_id: str) -> tuple[Message, ...]:
         """See `ChatMemory.get`."""
-        async with self._database.reading() as connection:
-            kept = await _kept(connection, checked_id(conversation_id))
+        name = checked_id(conversation_id)
+        kept = await self._database.read(lambda connection: _kept(connection, name))
         return kept.messages if kept else ()
 
     async def append(self, conversation_id: str, messages: Sequence[Message]) -> None:
         """See `ChatMemory.append`."""
         name, added = checked_id(conversation_id), checked_messages(messages)
-        async with self._database.writing() as connection:
+
+        async def work(connection: AsyncConnection) -> None:
             await self._hold(connection, name)
             known = await _found(connection, name)
             now = max(datetime.now(UTC), known.updated_at)  # the clock of another replica may be before ours
             await _change(connection, known, grown(known, added, self._window, now))
 
+        await self._database.write(work)
+
     async def clear(self, conversation_id: str) -> None:
         """See `ChatMemory.clear`."""
-        async with self._database.writing() as connection:
-            await connection.execute(delete(conversations).where(conversations.c.id == checked_id(conversation_id)))
+        gone = delete(conversations).where(conversations.c.id == checked_id(conversation_id))
+        await self._database.write(lambda connection: connection.execute(gone))
 
     async def read(self, conversation_id: str) -> KeptConversation:
         """See `ConversationStore.read`."""
-        async with self._database.reading() as connection:
-            return await _found(connection, conversation_id)
+        return await self._database.read(lambda connection: _found(connection, conversation_id))
 
     async def page(self, limit: int, *, before: tuple[datetime, str] | None = None) -> list[ConversationInfo]:
         """See `ConversationStore.page`."""
@@ -95,44 +96,47 @@ class SqlChatMemory:
         )
         if before is not None:
             newest = newest.where(tuple_(columns.updated_at, columns.id) < (_micros(before[0]), before[1]))
-        async with self._database.reading() as connection:
-            rows = (await connection.execute(newest)).all()
+        rows = (await self._database.read(lambda connection: connection.execute(newest))).all()
         return [ConversationInfo(name, _time(created), _time(updated), count) for name, created, updated, count in rows]
 
     async def fork(self, conversation_id: str, new_id: str, turn: int | None = None) -> KeptConversation:
         """See `ConversationStore.fork`."""
         name = checked_id(new_id)
-        async with self._database.writing() as connection:
+
+        async def work(connection: AsyncConnection) -> KeptConversation:
             copy = forked(await _found(connection, conversation_id), name, turn, datetime.now(UTC))
             try:
                 await connection.execute(insert(conversations).values(**_row(copy)))
             except IntegrityError:
                 raise ConversationExists(f"there is a conversation {name!r} already") from None
             await _change(connection, replace(copy, turns=()), copy)
-        return copy
+            return copy
+
+        return await self._database.write(work)
 
     async def replace(self, old: KeptConversation, new: KeptConversation) -> bool:
         """See `ConversationStore.replace`."""
         held = select(conversations.c.id).where(conversations.c.id == old.id).with_for_update()
-        async with self._database.writing() as connection:
+
+        async def work(connection: AsyncConnection) -> bool:
             await connection.execute(held)
             if await _kept(connection, old.id) != old:
                 return False
             await _change(connection, old, new)
-        return True
+            return True
+
+        return await self._database.write(work)
 
     async def prune(self, before: datetime) -> int:
         """See `ConversationStore.prune`. In parts, so that nobody who writes waits for long."""
         is_old = conversations.c.updated_at < _micros(before)
         some = select(conversations.c.id).where(is_old).limit(_AT_ONCE)
+        # The age is asked for again, as somebody may have added to one while this waited for it.
+        gone = delete(conversations).where(conversations.c.id.in_(some), is_old)
         pruned = 0
-        while True:
-            async with self._database.writing() as connection:
-                # Asked again of each, for one may have been added to while this waited for it.
-                gone = await connection.execute(delete(conversations).where(conversations.c.id.in_(some), is_old))
-            pruned += gone.rowcount
-            if gone.rowcount == 0:
-                return pruned
+        while count := (await self._database.write(lambda connection: connection.execute(gone))).rowcount:
+            pruned += count
+        return pruned
 
     async def _hold(self, connection: AsyncConnection, conversation_id: str) -> None:
         """See to it that the conversation has a row, and that nobody else changes it before we are done."""
