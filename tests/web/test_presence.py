@@ -13,15 +13,13 @@ from tests.support.gates import PATIENCE
 
 
 async def test_more_of_the_body_is_not_taken_for_the_callers_leaving() -> None:
-    told: asyncio.Queue[Message] = asyncio.Queue()
+    told: asyncio.Queue[Message] = asyncio.Queue(1)
     working = asyncio.create_task(while_connected(Request({"type": "http"}, told.get), asyncio.Event().wait()))
 
     async with asyncio.timeout(PATIENCE):
         for _ in range(3):
-            told.put_nowait({"type": "http.request", "body": b"", "more_body": False})
-            while not told.empty():
-                await asyncio.sleep(0)
+            await told.put({"type": "http.request", "body": b"", "more_body": False})
         assert not working.done()
-        told.put_nowait({"type": "http.disconnect"})
+        await told.put({"type": "http.disconnect"})
         with pytest.raises(ClientDisconnect):
             await working
