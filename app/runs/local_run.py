@@ -228,7 +228,9 @@ class LocalRun:
             end = self._answer
         except Exception as error:  # noqa: BLE001 - whatever ends a run is told to its readers
             self._log(error)
-            end = RunFailed(_afresh(error))
+            # What fails while it is told to end, or behind its answer, changes neither.
+            is_settled = self._was_broken_off() or self._answer is not None
+            end = self._answer if is_settled else RunFailed(_afresh(error))
         finally:
             self._disarm()
         self._is_driving = False

@@ -70,12 +70,13 @@ async def frames(run: Run, reader: Reader, answer: Answer, after: int = 0) -> As
 
 
 async def _with_retry(milliseconds: int | None, events: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    if milliseconds is not None:
-        yield b"retry: %d\n" % milliseconds  # no blank line: it is the first line of the first event
+    # No blank line: it is the first line of the first event.
+    head = b"" if milliseconds is None else b"retry: %d\n" % milliseconds
     try:
         async with aclosing(events):
             async for piece in events:
-                yield piece
+                yield head + piece
+                head = b""
     except asyncio.CancelledError as error:
         raise error.with_traceback(None)  # noqa: B904 - as long as it is kept, the journal would be
 

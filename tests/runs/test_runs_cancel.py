@@ -228,6 +228,18 @@ async def test_a_tool_that_fails_when_it_is_cancelled_makes_no_failure_of_it(*, 
     assert (await run.result()).finish_reason is FinishReason.CANCELLED
 
 
+async def test_a_run_whose_task_is_cancelled_by_somebody_else_has_no_end_and_says_so() -> None:
+    reply = Hesitant()
+    run = await Runs(ChatClient(ScriptedModel(reply))).start(request_of(stream=False))
+    await reply.asked.wait()
+
+    run.task.cancel()
+
+    with pytest.raises(RuntimeError, match=f"{run.id} was destroyed"):
+        await run.result()
+    assert (reply.cancelled.is_set(), run.end) == (True, None)
+
+
 # --- nobody reads it any more
 
 

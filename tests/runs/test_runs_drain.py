@@ -176,6 +176,22 @@ async def test_nothing_is_written_behind_the_end_when_such_a_run_comes_back(repl
 
 
 @both_modes
+async def test_nothing_is_written_behind_the_end_though_the_run_was_never_told_to_end(*, stream: bool) -> None:
+    reply = Hesitant("Too late.")
+    run = await Runs(ChatClient(ScriptedModel(reply))).start(request_of(stream=stream))
+    await reply.asked.wait()
+
+    await run.abandon(ShuttingDown("over"))
+    told = await entries(run)
+    reply.go_on.set()
+    await asyncio.wait([run.task])
+
+    assert await entries(run) == told
+    with pytest.raises(ShuttingDown):
+        await run.result()
+
+
+@both_modes
 async def test_such_a_run_keeps_the_answer_that_it_has(*, stream: bool) -> None:
     tidy = Tidy(stubborn=True)
     run = await Runs(ChatClient(ScriptedModel("Hi"), advisors=[tidy])).start(request_of(stream=stream))
