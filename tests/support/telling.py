@@ -75,8 +75,7 @@ class Telling:
 
         assert_in_order(events)
         assert told == STREAMED, told
-        if "text.delta" in names:
-            assert texts(events) == ["".join(BEFORE), "".join(AFTER)], texts(events)
+        assert texts(events) == ["".join(BEFORE), "".join(AFTER)], texts(events)
         assert json.loads(events[-1].data)["content"] == run["answer"]["content"] == "".join(AFTER), run
         assert events == await self.events(run["id"]), events
         assert len(self.model.exchanges) == 2, self.model.exchanges
