@@ -19,7 +19,7 @@ from tests.browser.chromium import HERE, PATIENCE, Act, Seen, browse, executable
 from tests.support.served import served
 from tests.support.storyteller import AFTER, BEFORE
 from tests.support.tally import Tally
-from tests.support.telling import IN_ONE, Telling, assert_in_order, telling, texts
+from tests.support.telling import Telling, assert_in_order, telling, texts
 
 pytestmark = [pytest.mark.browser, pytest.mark.server]
 
@@ -93,13 +93,13 @@ async def test_an_event_source_has_the_whole_answer_once_over_a_line_that_is_cut
         await played.told.assert_told(seen.events)
 
 
-async def test_a_run_in_the_background_is_followed_through_its_silence() -> None:
+async def test_a_run_in_the_background_is_followed_as_any_other() -> None:
     async with scene(same_origin=False) as played:
         seen = await played.browse(start="background", meanwhile=lambda: played.told.end_after_cuts(1))
 
         assert seen.opened > 1
         assert_stopped(seen)
-        await played.told.assert_told(seen.events, IN_ONE)
+        await played.told.assert_told(seen.events)
 
 
 async def test_a_page_that_is_reloaded_in_mid_run_finds_it_and_has_it_from_the_start() -> None:

@@ -26,8 +26,6 @@ STREAMED = [
     *["round.started", "text.delta", "round.completed", "run.completed"],
 ]
 """The events of a told story, those that follow each other under one name as one."""
-IN_ONE = [name for name in STREAMED if name not in {"text.delta", "tool_call.started", "tool_call.arguments"}]
-"""The same where the model was not asked for pieces."""
 
 
 class Event(NamedTuple):
@@ -70,15 +68,14 @@ class Telling:
         async with aconnect_sse(self.client, "GET", f"/runs/{run_id}/events") as source:
             return [Event(told.id, told.event, told.data) async for told in source.aiter_sse()]
 
-    async def assert_told(self, events: list[Event], names: Sequence[str] = STREAMED) -> None:
+    async def assert_told(self, events: list[Event]) -> None:
         """The events are the run's, each once and in order, and hold the whole story, which was told once."""
         run = await self.run()
         told = [name for name, _ in groupby(event.name for event in events)]
 
         assert_in_order(events)
-        assert told == list(names), told
-        if "text.delta" in names:
-            assert texts(events) == ["".join(BEFORE), "".join(AFTER)], texts(events)
+        assert told == STREAMED, told
+        assert texts(events) == ["".join(BEFORE), "".join(AFTER)], texts(events)
         assert json.loads(events[-1].data)["content"] == run["answer"]["content"] == "".join(AFTER), run
         assert events == await self.events(run["id"]), events
         assert len(self.model.exchanges) == 2, self.model.exchanges
