@@ -134,7 +134,13 @@ def _parameter(place: str, name: str, description: str, schema: dict[str, Any]) 
     return {"in": place, "name": name, "required": False, "description": description, "schema": schema}
 
 
-CONVERSATION_ID = {"in": "path", "name": "conversation_id", "required": True, "schema": {"type": "string"}}
+CONVERSATION_ID = {
+    "in": "path",
+    "name": "conversation_id",
+    "required": True,
+    "description": "The `conversation_id` of a request, percent-encoded; a slash may stand as it is.",
+    "schema": {"type": "string"},
+}
 RUN_ID = {
     "in": "path",
     "name": "run_id",
@@ -163,11 +169,14 @@ AFTER = _parameter(
 LIMIT = _parameter(
     "query",
     "limit",
-    "How many runs a page may have.",
+    "How many a page may have.",
     {"type": "integer", "minimum": 1, "maximum": outside.LARGEST_PAGE, "default": outside.DEFAULT_PAGE},
 )
 BEFORE = _parameter(
     "query", "before", "The `next` of the page before.", {"type": "string", "pattern": f"^{outside.RUN_ID}$"}
+)
+BEFORE_CONVERSATION = _parameter(
+    "query", "before", "The `next` of the page before.", {"type": "string", "pattern": f"^{outside.PLACE}$"}
 )
 CONVERSATION = _parameter("query", "conversation_id", "Only runs of this conversation.", {"type": "string"})
 
