@@ -104,6 +104,13 @@ def streams(*errors: int, located: bool = False, retry: int | None = None) -> Re
     return {200: events, **problems(*errors)}
 
 
+def makes(document: type[BaseModel], *errors: int) -> Responses:
+    """`responses` of a route that makes what this document tells of, or gives one of these errors; 500 is added."""
+    made = _response("It is made; `Location` says where it is", "application/json", _ref(document))
+    made["headers"]["Location"] = _LOCATION
+    return {201: made, **problems(*errors)}
+
+
 def accepts(document: type[BaseModel]) -> Responses:
     """`responses` of a route that can also answer before the work is done."""
     accepted = _response("It is being done; `Location` says where to look", "application/json", _ref(document))

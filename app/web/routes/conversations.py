@@ -64,7 +64,7 @@ async def forget(memory: Conversations, name: ConversationName, gateway: Current
 @router.post(
     "/conversations/{conversation_id:path}/fork",
     status_code=201,
-    responses=openapi.answers(ConversationDocument, *openapi.BODY_ERRORS, *_ERRORS, 409, status=201),
+    responses=openapi.makes(ConversationDocument, *openapi.BODY_ERRORS, *_ERRORS, 409),
     openapi_extra=openapi.takes(ForkBody) | openapi.parameters(openapi.CONVERSATION_ID),
 )
 async def fork(
