@@ -112,7 +112,7 @@ class Runs:
         """Where runs are known."""
         return self._store
 
-    async def start(self, request: ChatRequest, options: RunOptions | None = None) -> Run:
+    async def start(self, request: ChatRequest, options: RunOptions | None = None) -> LocalRun:
         """Begin a run. It goes on by itself until it ends or is cancelled.
 
         Args:
@@ -251,7 +251,7 @@ class Runs:
         self, run_id: str, request: ChatRequest, options: RunOptions, key: IdempotencyKey | None
     ) -> LocalRun:
         self.check_open()
-        going = self.active + self._beginning
+        going = sum(run.end is None for run in self._active.values()) + self._beginning
         if self._limits.active is not None and going >= self._limits.active:
             raise GatewayFull(f"{going} runs are going, as many as may; ask again in a moment")
         events = self._client.run(request, tool_calling=options.tool_calling)

@@ -15,14 +15,23 @@ Gateways: TypeAlias = Callable[..., AbstractAsyncContextManager[httpx.AsyncClien
 """Makes a gateway; see `tests.support.web.gateway`."""
 
 
+@pytest.fixture
+def lone_gateway() -> Gateways:
+    """Makes gateways that keep their runs in memory, for what is only promised of those."""
+    return web.gateway
+
+
 @pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.server)])
 def gateway(request: pytest.FixtureRequest) -> Gateways:
+    """Makes gateways that keep their runs in memory, and such that keep them in Redis."""
     if request.param == "memory":
         return web.gateway
     url = request.getfixturevalue("redis_url")
 
     @asynccontextmanager
-    async def with_redis(*parts: Any, settings: dict[str, Any] | None = None, **more: Any) -> AsyncIterator[httpx.AsyncClient]:
+    async def with_redis(
+        *parts: Any, settings: dict[str, Any] | None = None, **more: Any
+    ) -> AsyncIterator[httpx.AsyncClient]:
         async with web.gateway(*parts, settings={"redis": {"url": url}, **(settings or {})}, **more) as client:
             yield client
 
