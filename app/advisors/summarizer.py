@@ -9,7 +9,9 @@ from app.chat import (
     ChatModel,
     ChatOptions,
     ConfigurationError,
+    FinishReason,
     Message,
+    ModelProtocolError,
     Prompt,
     SystemMessage,
     ToolMessage,
@@ -22,7 +24,6 @@ _TASK = (
     "names, numbers, and what is still open. Write it in the language of the conversation, in plain sentences, "
     "without an introduction. It replaces the earlier summary, where there is one: keep what still matters of it."
 )
-_TITLE = "What was said before, in short: "
 
 
 class ModelSummarizer:
@@ -39,16 +40,17 @@ class ModelSummarizer:
         """One text of the summary so far and of what was said since.
 
         Raises:
-            ModelError: the model could not be asked.
+            ModelError: the model could not be asked, or its summary is empty or was cut.
             ConfigurationError: there is none.
         """
         if self.model is None:
             raise ConfigurationError("there is no model to make summaries")
-        lines = [] if summary is None else [f"Earlier summary: {summary.removeprefix(_TITLE)}"]
+        lines = [] if summary is None else [f"Earlier summary: {summary}"]
         text = "\n\n".join([*lines, *(line for message in said for line in _told(message))])
-        options = ChatOptions(tools=()).over(self.model.default_options)
-        response = await self.model.call(Prompt((SystemMessage(_TASK), UserMessage(text)), options))
-        return _TITLE + response.content.strip()
+        response = await self.model.call(Prompt((SystemMessage(_TASK), UserMessage(text)), ChatOptions(tools=())))
+        if response.finish_reason is not FinishReason.STOP or not response.content.strip():
+            raise ModelProtocolError(f"there is no whole summary, but {response.finish_reason}")
+        return response.content.strip()
 
 
 def _told(message: Message) -> list[str]:

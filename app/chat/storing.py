@@ -30,7 +30,7 @@ def to_stored(value: Any) -> Any:
             return value
         case Mapping():
             return {str(key): to_stored(item) for key, item in value.items()}
-        case Sequence():
+        case list() | tuple():
             return [to_stored(item) for item in value]
     if not is_dataclass(value) or isinstance(value, type):
         return value
@@ -59,7 +59,7 @@ def from_stored(hint: Any, data: Any) -> Any:
     if not isinstance(hint, type):
         return data
     if issubclass(hint, Enum):
-        return hint(data)
+        return _member(hint, data)
     return _instance(hint, data) if is_dataclass(hint) else data
 
 
@@ -68,9 +68,16 @@ def _one_of(hints: Sequence[Any], data: Any) -> Any:
     if not classes or (data is None and NoneType in hints):
         return data
     kind = data.get(KIND) if isinstance(data, dict) else None
-    if kind not in classes:
+    if not isinstance(kind, str) or kind not in classes:
         raise StoredValueInvalid(f"{kind!r} is none of {', '.join(classes)}")
     return _instance(classes[kind], data)
+
+
+def _member(hint: type[Enum], data: Any) -> Enum:
+    try:
+        return hint(data)
+    except ValueError as error:
+        raise StoredValueInvalid(str(error)) from error
 
 
 def _instance(cls: type[Any], data: Any) -> Any:

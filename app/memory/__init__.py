@@ -1,6 +1,6 @@
 """What a conversation remembers."""
 
-from app.memory.chat_memory import ChatMemory, ConversationStore
+from app.memory.chat_memory import ChatMemory, ConversationStore, can_be_id
 from app.memory.errors import ConversationExists, ConversationNotFound, MemoryUnavailable, TurnNotFound
 from app.memory.in_memory import InMemoryChatMemory
 from app.memory.summarizing import Summarize, SummarizingMemory
@@ -22,5 +22,6 @@ __all__ = [
     "Turn",
     "TurnNotFound",
     "Window",
+    "can_be_id",
     "window",
 ]

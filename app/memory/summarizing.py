@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from app.chat import GatewayError, Message
+from app.chat import GatewayError, Message, SystemMessage, UserMessage
 from app.memory.chat_memory import ConversationStore, checked_id, checked_messages
 from app.memory.errors import ConversationNotFound
 from app.memory.growth import joined
@@ -25,19 +26,23 @@ class SummarizingMemory:
     """A `ConversationStore` that sums up, in another one, the turns that no longer fit its window.
 
     They are summed up while an answer is stored, which takes a call to the model; so that it happens rarely, room is
-    made for half a window at once. Where the model fails, nothing falls out this time: the store below has to have
-    a larger window, beyond which turns leave without a summary.
+    made for half a window at once. Where that fails or takes too long, nothing falls out this time, and the next turn
+    tries again: the store below has to have a larger window, beyond which turns leave without a summary.
 
     Args:
         store: keeps the conversations.
-        window: how much of a conversation is kept word by word.
+        window: how much of a conversation is kept word by word; the summary comes on top.
         summarize: makes the summaries.
+        patience: seconds that one may take, which whoever waits for the answer waits too.
     """
 
-    def __init__(self, store: ConversationStore, window: Window, summarize: Summarize) -> None:
+    def __init__(
+        self, store: ConversationStore, window: Window, summarize: Summarize, *, patience: float = 60.0
+    ) -> None:
         self._store = store
         self._window = window
         self._summarize = summarize
+        self._patience = patience
 
     async def start(self) -> None:
         """See `ConversationStore.start`."""
@@ -94,13 +99,25 @@ class SummarizingMemory:
         if not falling:
             return
         said = tuple(message for turn in kept.turns[:falling] for message in turn.messages)
+        summary = await self._summary(kept.summary, said)
+        if summary is not None:
+            # Where somebody else has changed it meanwhile, they have made room, or the next turn will.
+            await self._store.replace(kept, replace(kept, turns=kept.turns[falling:], summary=summary))
+
+    async def _summary(self, summary: str | None, said: Messages) -> str | None:
+        """The new summary, None where there is none: an answer is not to be lost for the want of it."""
         try:
-            summary = await self._summarize(kept.summary, said)
-        except GatewayError as error:
+            async with asyncio.timeout(self._patience):
+                made = await self._summarize(summary, said)
+        except (GatewayError, TimeoutError) as error:
             _log.warning("what falls out of a conversation cannot be summed up, and stays: %s", type(error).__name__)
-            return
-        # Where somebody else has changed it meanwhile, they have made room, or the next turn will.
-        await self._store.replace(kept, replace(kept, turns=kept.turns[falling:], summary=summary))
+        except Exception:  # noqa: BLE001 - it is logged whole, and the turn is kept
+            _log.exception("what falls out of a conversation cannot be summed up, and stays")
+        else:
+            if made.strip():
+                return made
+            _log.warning("what falls out of a conversation is summed up in no word, and stays")
+        return None
 
     def _falling(self, kept: KeptConversation, added: Messages) -> int:
         """How many of the oldest turns have to leave, half a window's worth; 0 while all fit."""
@@ -108,4 +125,7 @@ class SummarizingMemory:
         sizes, system = [size_of(turn.messages) for turn in longer.turns], size_of(longer.system)
         if self._window.room_for(sizes, system) == len(sizes):
             return 0
-        return min(len(sizes) - self._window.times(0.5).room_for(sizes, system), len(kept.turns))
+        # A turn whose end is added now is not to leave without it.
+        first = next((message for message in added if not isinstance(message, SystemMessage)), None)
+        may_leave = len(kept.turns) if isinstance(first, UserMessage) else len(kept.turns) - 1
+        return max(0, min(len(sizes) - self._window.times(0.5).room_for(sizes, system), may_leave))

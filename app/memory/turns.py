@@ -15,6 +15,8 @@ _TOKENS_OF_A_MESSAGE = 4
 _ASCII_PER_TOKEN = 4.0
 _OTHERS_PER_TOKEN = 1.5
 
+_SUMMARY = "What was said before, in short: "
+
 
 class Summary(SystemMessage):
     """What was said in turns that are no longer kept. It stands beside the system messages, and none replaces it."""
@@ -93,7 +95,7 @@ class KeptConversation:
     @property
     def messages(self) -> Messages:
         """What is remembered, as `ChatMemory.get` gives it."""
-        summary = () if self.summary is None else (Summary(self.summary),)
+        summary = () if self.summary is None else (Summary(_SUMMARY + self.summary),)
         return (*self.system, *summary, *(message for turn in self.turns for message in turn.messages))
 
 

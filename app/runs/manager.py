@@ -271,7 +271,7 @@ class Runs:
         self, run_id: str, request: ChatRequest, options: RunOptions, key: IdempotencyKey | None
     ) -> LocalRun:
         self.check_open()
-        going = self.active + self._beginning
+        going = sum(run.end is None for run in self._active.values()) + self._beginning
         if self._limits.active is not None and going >= self._limits.active:
             raise GatewayFull(f"{going} runs are going, as many as may; ask again in a moment")
         events = self._client.run(request, tool_calling=options.tool_calling)

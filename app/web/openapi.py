@@ -104,6 +104,13 @@ def streams(*errors: int, located: bool = False, retry: int | None = None) -> Re
     return {200: events, **problems(*errors)}
 
 
+def makes(document: type[BaseModel], *errors: int) -> Responses:
+    """`responses` of a route that makes what this document tells of, or gives one of these errors; 500 is added."""
+    made = _response("It is made; `Location` says where it is", "application/json", _ref(document))
+    made["headers"]["Location"] = _LOCATION
+    return {201: made, **problems(*errors)}
+
+
 def accepts(document: type[BaseModel]) -> Responses:
     """`responses` of a route that can also answer before the work is done."""
     accepted = _response("It is being done; `Location` says where to look", "application/json", _ref(document))
@@ -134,7 +141,13 @@ def _parameter(place: str, name: str, description: str, schema: dict[str, Any]) 
     return {"in": place, "name": name, "required": False, "description": description, "schema": schema}
 
 
-CONVERSATION_ID = {"in": "path", "name": "conversation_id", "required": True, "schema": {"type": "string"}}
+CONVERSATION_ID = {
+    "in": "path",
+    "name": "conversation_id",
+    "required": True,
+    "description": "The `conversation_id` of a request, percent-encoded; a slash may stand as it is.",
+    "schema": {"type": "string"},
+}
 RUN_ID = {
     "in": "path",
     "name": "run_id",
@@ -163,11 +176,14 @@ AFTER = _parameter(
 LIMIT = _parameter(
     "query",
     "limit",
-    "How many runs a page may have.",
+    "How many a page may have.",
     {"type": "integer", "minimum": 1, "maximum": outside.LARGEST_PAGE, "default": outside.DEFAULT_PAGE},
 )
 BEFORE = _parameter(
     "query", "before", "The `next` of the page before.", {"type": "string", "pattern": f"^{outside.RUN_ID}$"}
+)
+BEFORE_CONVERSATION = _parameter(
+    "query", "before", "The `next` of the page before.", {"type": "string", "pattern": f"^{outside.PLACE}$"}
 )
 CONVERSATION = _parameter("query", "conversation_id", "Only runs of this conversation.", {"type": "string"})
 

@@ -38,14 +38,14 @@ class Burial:
     async def of(self, replica: str) -> None:
         """End what a replica has left behind, as long as it does not come back."""
         redis = self._connection.redis
-        runs = await self._connection.ask(redis.smembers(self._replicas.runs_of(replica)))
+        runs = await self._connection.ask(redis.smembers, self._replicas.runs_of(replica))
         if runs:
             logger.warning("replica %s is gone, and %d runs with it", replica, len(runs))
         for name in runs:
             if await self._replicas.present([replica]):
                 return
             await self._end(replica, name.decode())
-        places = await self._connection.ask(redis.hgetall(self._replicas.places_of(replica)))
+        places = await self._connection.ask(redis.hgetall, self._replicas.places_of(replica))
         for name, conversation in places.items():
             if await self._replicas.present([replica]):
                 return
@@ -54,7 +54,7 @@ class Burial:
     async def of_unknown(self, known: Container[str]) -> None:
         """End runs that Redis has for this replica and that it does not know: it was told of them too late."""
         mine = self._replicas.id
-        for name in await self._connection.ask(self._connection.redis.smembers(self._replicas.runs_of(mine))):
+        for name in await self._connection.ask(self._connection.redis.smembers, self._replicas.runs_of(mine)):
             if name.decode() not in known:
                 await self._end(mine, name.decode())
 
@@ -66,7 +66,7 @@ class Burial:
             await self._records.end(record, end, datetime.now(UTC))
             if record.conversation_id is not None:
                 await self._lines.take_out(record.conversation_id, run_id, replica)
-        await self._connection.ask(self._connection.redis.srem(self._replicas.runs_of(replica), run_id))
+        await self._connection.ask(self._connection.redis.srem, self._replicas.runs_of(replica), run_id)
 
     async def _write_end(self, journal: RedisJournal, run_id: str) -> RunEnd:
         while True:

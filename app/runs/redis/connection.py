@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, ParamSpec
 from urllib.parse import quote
 
 from redis.asyncio import BlockingConnectionPool, Redis
@@ -17,6 +17,8 @@ from redis.exceptions import ConnectionError as NotConnected
 from app.runs.errors import SharedStateUnavailable
 
 logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
 
 TIMEOUT = 2.0
 """Seconds for an answer."""
@@ -65,8 +67,13 @@ class Connection:
         """The name of a key. Other parts give another name, whatever callers put into them."""
         return self._prefix + ":".join(quote(part, safe="", errors="surrogatepass") for part in parts)
 
-    async def ask(self, question: Awaitable[Any]) -> Any:
+    async def ask(self, question: Callable[P, Awaitable[Any]], *args: P.args, **kwargs: P.kwargs) -> Any:
         """What Redis answers, in bytes: the client's own types allow for all that it can be set to.
+
+        Args:
+            question: a method of a client, a pipeline's `execute`, or a script.
+            *args: what it takes.
+            **kwargs: what it takes by name.
 
         Raises:
             SharedStateUnavailable: it does not answer, or cannot do it now. It may have done it all the same.
@@ -75,12 +82,10 @@ class Connection:
         now = asyncio.get_running_loop().time()
         if not self.available:
             if now < self._asked_again_at:
-                if asyncio.iscoroutine(question):
-                    question.close()
                 raise _unavailable()
             self._asked_again_at = now + PAUSE
         try:
-            answer = await question
+            answer = await _heeding_cancellation(question(*args, **kwargs))
         except ResponseError as error:
             if not isinstance(error, _LATER) and not str(error).startswith(_LATER_WORDS):
                 raise
@@ -104,6 +109,17 @@ class Connection:
             logger.warning("Redis does not answer: %s", type(error).__name__)
         self.available = False
         self._asked_again_at = asyncio.get_running_loop().time() + PAUSE
+
+
+async def _heeding_cancellation(question: Awaitable[Any]) -> Any:
+    """What is answered. The client loses a cancellation that comes while it sends, where Python is older than 3.12."""
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    try:
+        return await question
+    finally:
+        if task and task.cancelling() > before:
+            raise asyncio.CancelledError
 
 
 def items_read(answer: Any) -> Sequence[tuple[bytes, dict[bytes, bytes]]]:

@@ -11,12 +11,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from app.runs.codec import decode, encode
 from app.runs.errors import EventsGone, RunGone, SharedStateUnavailable
 from app.runs.journal import Entry, RunEnd, RunEvent, Span
 from app.runs.redis.connection import BLOCK, LONGEST, PAUSE, Connection, items_read
 from app.runs.redis.scripts import APPEND
+
+_ENTRIES = 512
+"""Entries that a reader is given at once: whoever comes late is not handed megabytes in one piece."""
 
 _ITEMS = 32
 """Items that are read at once."""
@@ -76,9 +80,14 @@ class RedisJournal:
 
     async def append(self, round_: int | None, event: RunEvent) -> None:
         """See `Journal.append`."""
+        await self.extend([(round_, event)])
+
+    async def extend(self, events: Sequence[tuple[int | None, RunEvent]]) -> None:
+        """Write the next entries as one item."""
         newest = await self.newest()
-        number = newest.last.seq + 1 if newest else 1
-        await self.write([Entry(number, round_, event)], behind=newest.number if newest else 0)
+        first = newest.last.seq + 1 if newest else 1
+        entries = [Entry(seq, round_, event) for seq, (round_, event) in enumerate(events, first)]
+        await self.write(entries, behind=newest.number if newest else 0)
 
     async def write(self, entries: Sequence[Entry], *, behind: int, first_kept: int | None = None) -> None:
         """Write entries as one item, all or none.
@@ -94,8 +103,8 @@ class RedisJournal:
         """
         lines = b"\n".join(encode(entry.round, entry.event) for entry in entries)
         kept = "" if first_kept is None else _id(first_kept)
-        writing = self._append([self._key], [_id(behind), _id(entries[0].seq), lines, kept, LONGEST])
-        if not await self._connection.ask(writing):
+        told: list[str | bytes | int] = [_id(behind), _id(entries[0].seq), lines, kept, LONGEST]
+        if not await self._connection.ask(self._append, [self._key], told):
             raise EntryTaken(f"item {behind} is not the newest one")
 
     async def span(self) -> Span:
@@ -103,12 +112,12 @@ class RedisJournal:
         pipeline = self._connection.redis.pipeline(transaction=True)
         pipeline.xrange(self._key, count=1)
         pipeline.xrevrange(self._key, count=1)
-        first, last = await self._connection.ask(pipeline.execute())
+        first, last = await self._connection.ask(pipeline.execute)
         return Span(max(_seq(first[0][0]), self._first), _item(last[0]).last.seq) if first else Span(1, 0)
 
     async def newest(self) -> Item | None:
         """The newest item, None where there is none."""
-        found = await self._connection.ask(self._connection.redis.xrevrange(self._key, count=1))
+        found = await self._connection.ask(self._connection.redis.xrevrange, self._key, count=1)
         return _item(found[0]) if found else None
 
     async def follow(self, after: int = 0) -> AsyncGenerator[Sequence[Entry], None]:
@@ -117,10 +126,11 @@ class RedisJournal:
         while True:
             is_sure = item is None
             try:
-                item = await self._item_before(after + 1) if item is None else item
-                batch = [entry for entry in await self._behind(item) if entry.seq > after]
-                if not batch and await self._is_over(after):
+                if item is None and (item := await self._item_before(after + 1)) is None:
                     return
+                batch = [entry for entry in await self._behind(item) if entry.seq > after]
+                if not batch:
+                    await self._check_going(after)
             except SharedStateUnavailable:
                 await asyncio.sleep(PAUSE)
                 continue
@@ -129,36 +139,43 @@ class RedisJournal:
                 continue
             if batch[0].seq != after + 1:
                 raise EventsGone(batch[0].seq, after)
-            yield batch
+            for start in range(0, len(batch), _ENTRIES):
+                yield batch[start : start + _ENTRIES]
             item = after = batch[-1].seq
             if isinstance(batch[-1].event, RunEnd):
                 return
 
-    async def _item_before(self, seq: int) -> int:
-        """A number behind which the item with this entry stands."""
-        found = await self._connection.ask(self._connection.redis.xrevrange(self._key, max=_id(seq), count=1))
-        return _seq(found[0][0]) - 1 if found else 0
+    async def _item_before(self, seq: int) -> int | None:
+        """A number behind which the item with an entry stands, or will; None where the one before it is the last.
+
+        Raises:
+            RunGone: the last one is another one, and the reader had more.
+        """
+        found = await self._connection.ask(self._connection.redis.xrevrange, self._key, max=_id(seq), count=1)
+        if not found:
+            return 0
+        item = _item(found[0])
+        if item.last.seq >= seq:
+            return item.number - 1
+        if not isinstance(item.last.event, RunEnd):
+            return item.number
+        if item.last.seq < seq - 1:
+            raise RunGone(f"the run ended with event {item.last.seq}, and this reader had {seq - 1}")
+        return None
 
     async def _behind(self, item: int) -> Sequence[Entry]:
         """Entries of items behind one; waits for a while where there are none."""
-        reading = self._connection.reading.xread({self._key: _id(item)}, count=_ITEMS, block=int(BLOCK * 1000))
-        return [entry for one in items_read(await self._connection.ask(reading)) for entry in _item(one).entries]
+        behind: dict[Any, Any] = {self._key: _id(item)}
+        milliseconds = int(BLOCK * 1000)
+        found = await self._connection.ask(self._connection.reading.xread, behind, count=_ITEMS, block=milliseconds)
+        return [entry for one in items_read(found) for entry in _item(one).entries]
 
-    async def _is_over(self, after: int) -> bool:
-        """Whether a reader that has everything up to a number has all there will be.
-
-        Raises:
-            RunGone: there was more, or will be, and it will not get it.
-        """
+    async def _check_going(self, after: int) -> None:
+        if await self._is_going():
+            return
         newest = await self.newest()
-        if newest is not None:
-            if newest.last.seq > after:
-                return False  # it came in this moment
-            if newest.last.seq == after and isinstance(newest.last.event, RunEnd):
-                return True
-        if (newest is None or not isinstance(newest.last.event, RunEnd)) and await self._is_going():
-            return False
-        raise RunGone("the run is no longer kept")
+        if newest is None or newest.last.seq <= after:  # else it came in this moment
+            raise RunGone("the run is no longer kept")
 
 
 async def ends(connection: Connection, keys: Sequence[str]) -> list[RunEnd | None]:
@@ -166,7 +183,7 @@ async def ends(connection: Connection, keys: Sequence[str]) -> list[RunEnd | Non
     pipeline = connection.redis.pipeline(transaction=False)
     for key in keys:
         pipeline.xrevrange(key, count=1)
-    newest = [_item(found[0]).last.event if found else None for found in await connection.ask(pipeline.execute())]
+    newest = [_item(found[0]).last.event if found else None for found in await connection.ask(pipeline.execute)]
     return [event if isinstance(event, RunEnd) else None for event in newest]
 
 

@@ -35,9 +35,9 @@ class Keys:
         """See `RunStore.claim`."""
         redis = self._connection.redis
         while True:
-            if await self._connection.ask(redis.set(self.name(key), _claim(key, run_id), nx=True, ex=_CLAIM)):
+            if await self._connection.ask(redis.set, self.name(key), _claim(key, run_id), nx=True, ex=_CLAIM):
                 return None
-            held = await self._connection.ask(redis.get(self.name(key)))
+            held = await self._connection.ask(redis.get, self.name(key))
             if held is None:
                 continue  # it has expired in this moment
             fingerprint, begun = json.loads(held)
@@ -48,7 +48,7 @@ class Keys:
     async def unclaim(self, key: IdempotencyKey, run_id: str) -> None:
         """See `RunStore.unclaim`."""
         try:
-            await self._connection.ask(self._release([self.name(key)], [_claim(key, run_id)]))
+            await self._connection.ask(self._release, [self.name(key)], [_claim(key, run_id)])
         except SharedStateUnavailable:
             logger.info("an idempotency key whose run was refused is free in %d s", _CLAIM)
 
@@ -58,7 +58,7 @@ class Keys:
         Raises:
             SharedStateUnavailable: nobody can tell, or it took too long.
         """
-        held = await self._connection.ask(self._connection.redis.get(self.name(key)))
+        held = await self._connection.ask(self._connection.redis.get, self.name(key))
         if held is None or held.decode() != _claim(key, run_id):
             raise SharedStateUnavailable("it took too long to begin the run of this key; try again")
 

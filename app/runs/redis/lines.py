@@ -108,7 +108,7 @@ class Lines:
         pipeline.lrem(line, 0, run_id)
         pipeline.hdel(self._replicas.places_of(replica), run_id)
         pipeline.lindex(line, 0)
-        removed, _, first = await self._connection.ask(pipeline.execute())
+        removed, _, first = await self._connection.ask(pipeline.execute)
         if not removed or first is None:
             return
         next_one = first.decode()
@@ -130,7 +130,7 @@ class Lines:
         A question that Redis did not answer may have been heard all the same, after what was asked then.
         """
         redis = self._connection.redis
-        held = await self._connection.ask(redis.hgetall(self._replicas.places_of(self._replicas.id)))
+        held = await self._connection.ask(redis.hgetall, self._replicas.places_of(self._replicas.id))
         for name, conversation in held.items():
             if name.decode() not in self._places:
                 await self.take_out(conversation.decode("utf-8", "surrogatepass"), name.decode(), self._replicas.id)
@@ -147,7 +147,7 @@ class Lines:
         pipeline.rpush(line, place.run_id)
         pipeline.expire(line, LONGEST)
         pipeline.lrange(line, 0, -1)
-        *_, names = await self._connection.ask(pipeline.execute())
+        *_, names = await self._connection.ask(pipeline.execute)
         standing = [name.decode() for name in names]
         return standing[: standing.index(place.run_id)]
 
@@ -190,7 +190,7 @@ class Lines:
         pipeline = self._connection.redis.pipeline(transaction=True)
         pipeline.lindex(line, 0)
         pipeline.lpos(line, place.run_id)
-        first, position = await self._connection.ask(pipeline.execute())
+        first, position = await self._connection.ask(pipeline.execute)
         return None if first is None else first.decode(), position is not None
 
     async def _stand(self, place: RedisPlace) -> None:
@@ -203,12 +203,12 @@ class Lines:
         else:
             pipeline.rpush(line, place.run_id)
         pipeline.expire(line, LONGEST)
-        await self._connection.ask(pipeline.execute())
+        await self._connection.ask(pipeline.execute)
 
     async def _tell(self, record: Record, verb: str) -> None:
         pipeline = self._connection.redis.pipeline(transaction=False)
         self._replicas.tell(pipeline, record.replica, verb, record.id)
-        await self._connection.ask(pipeline.execute())
+        await self._connection.ask(pipeline.execute)
 
     def _line(self, conversation_id: str) -> str:
         return self._connection.key("conversation", conversation_id, "line")

@@ -57,16 +57,19 @@ class MirroredJournal:
         """Whether entries are shown though Redis may not have them."""
         self._loss: RunLost | None = None
         self._task: asyncio.Task[None] | None = None
+        self.has_end = False
+        """Whether the end was appended, though it may not be anywhere yet."""
 
     async def append(self, round_: int | None, event: RunEvent) -> None:
         """See `Journal.append`. The end is waited for until it is in Redis, for a short while."""
         if self._loss is not None:
             return  # the run has its end
+        self.has_end = isinstance(event, RunEnd)
         self._pending.append((round_, event))
         self._more.set()
         if self._task is None:
             self._task = asyncio.create_task(self._copy())
-        if isinstance(event, RunEnd) and not self._is_detached:
+        if self.has_end and not self._is_detached:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_FAREWELL):
                     await self._ended.wait()

@@ -58,7 +58,7 @@ class Presence:
 
     async def is_read(self, run_id: str) -> bool:
         """Whether a run has readers at other replicas that are there."""
-        found = await self._connection.ask(self._connection.redis.smembers(self._records.readers(run_id)))
+        found = await self._connection.ask(self._connection.redis.smembers, self._records.readers(run_id))
         replicas = {name.decode().partition("/")[0] for name in found}
         return bool(await self._replicas.present(replicas - {self._replicas.id}))
 
@@ -73,14 +73,14 @@ class Presence:
             pipeline = self._connection.redis.pipeline(transaction=False)
             pipeline.srem(self._records.readers(record.id), name)
             self._replicas.tell(pipeline, record.replica, "left", record.id)
-            await self._connection.ask(pipeline.execute())
+            await self._connection.ask(pipeline.execute)
             self._left.pop(name, None)
 
     async def _note(self, name: str, record: Record) -> None:
         pipeline = self._connection.redis.pipeline(transaction=True)
         pipeline.sadd(self._records.readers(record.id), name)
         pipeline.expire(self._records.readers(record.id), LONGEST)
-        await self._connection.ask(pipeline.execute())
+        await self._connection.ask(pipeline.execute)
 
     def _leave(self, name: str) -> None:
         self._left[name] = self._here.pop(name)

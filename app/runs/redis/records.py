@@ -122,7 +122,7 @@ class Records:
             pipeline.hgetall(self._run(run_id))
             pipeline.pttl(self._run(run_id))
             pipeline.exists(self._ending(run_id))
-        told = await self._connection.ask(pipeline.execute())
+        told = await self._connection.ask(pipeline.execute)
         return [
             self._record(run_id, fields, pttl, is_ending=bool(ending))
             for run_id, fields, pttl, ending in zip(run_ids, told[::3], told[1::3], told[2::3], strict=True)
@@ -130,12 +130,12 @@ class Records:
 
     async def mark_ending(self, run_id: str) -> None:
         """Write down that a run was told to end, which may be about to begin."""
-        marking = self._connection.redis.set(self._ending(run_id), "1", px=int(_ENDING * 1000))
-        await self._connection.ask(marking)
+        milliseconds = int(_ENDING * 1000)
+        await self._connection.ask(self._connection.redis.set, self._ending(run_id), "1", px=milliseconds)
 
     async def mark_running(self, run_id: str) -> None:
         """Write down that a run waits no longer."""
-        await self._connection.ask(self._connection.redis.hdel(self._run(run_id), "queued"))
+        await self._connection.ask(self._connection.redis.hdel, self._run(run_id), "queued")
 
     async def end(self, record: Record, end: RunEnd, ended_at: datetime) -> bool:
         """Write down that a run has ended: from now on it is kept for a while. The first one to do so counts.
@@ -149,7 +149,7 @@ class Records:
         member = json.dumps([record.id, record.conversation_id])
         told: list[str | float] = [ended_at.isoformat(), status_of(end, queued=False), record.first]
         arguments = [*told, self._kept, _TOMBSTONE * 1000, time.time() * 1000 + self._kept, member]
-        return bool(await self._connection.ask(self._end(keys, arguments)) >= 0)
+        return bool(await self._connection.ask(self._end, keys, arguments) >= 0)
 
     async def page(self, limit: int, *, before: str | None, conversation_id: str | None) -> list[Record]:
         """Records of runs that are kept, the one that was begun last first."""
@@ -158,12 +158,12 @@ class Records:
         found: list[Record] = []
         edge = "+" if before is None else f"({before}"
         while len(found) < limit:
-            names = await self._connection.ask(redis.zrevrangebylex(index, edge, "-", start=0, num=_PAGE))
+            names = await self._connection.ask(redis.zrevrangebylex, index, edge, "-", start=0, num=_PAGE)
             records = await self.find_all([name.decode() for name in names])
             found += [record for record in records if record is not None and not record.is_gone]
             unknown = [name for name, record in zip(names, records, strict=True) if record is None]
             if unknown:  # nobody has written down their end
-                await self._connection.ask(redis.zrem(index, *unknown))
+                await self._connection.ask(redis.zrem, index, *unknown)
             if len(names) < _PAGE:
                 break
             edge = f"({names[-1].decode()}"
@@ -174,16 +174,15 @@ class Records:
         redis = self._connection.redis
         swept = _PAGE
         while swept == _PAGE:
-            members = await self._connection.ask(
-                redis.zrangebyscore(self._ended, "-inf", time.time() * 1000, start=0, num=_PAGE)
-            )
+            now = time.time() * 1000
+            members = await self._connection.ask(redis.zrangebyscore, self._ended, "-inf", now, start=0, num=_PAGE)
             pipeline = redis.pipeline(transaction=False)
             for member in members:
                 run_id, conversation_id = json.loads(member)
                 for index in self._indexes(conversation_id):
                     pipeline.zrem(index, run_id)
                 pipeline.zrem(self._ended, member)
-            await self._connection.ask(pipeline.execute())
+            await self._connection.ask(pipeline.execute)
             swept = len(members)
 
     @property
@@ -220,7 +219,7 @@ class Records:
             first=int(told.get("first", 1)),
             is_ending=is_ending,
             key=told.get("key"),
-            is_gone=ended is not None and pttl <= _TOMBSTONE * 1000,  # by the clock of Redis alone
+            is_gone=ended is not None and pttl < _TOMBSTONE * 1000,  # by the clock of Redis alone
         )
 
 

@@ -82,10 +82,10 @@ class Replicas:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        giving_back = self._connection.redis.delete(self._lease(self.id), self._said_to(self.id))
+        redis = self._connection.redis
         try:
             async with asyncio.timeout(PAUSE):
-                await self._connection.ask(giving_back)
+                await self._connection.ask(redis.delete, self._lease(self.id), self._said_to(self.id))
         except (SharedStateUnavailable, TimeoutError):
             logger.info("Redis was not told of the end; what is kept there of this replica expires")
 
@@ -108,7 +108,7 @@ class Replicas:
         names = sorted(set(replicas))
         if not names:
             return set()
-        leases = await self._connection.ask(self._connection.redis.mget([self._lease(name) for name in names]))
+        leases = await self._connection.ask(self._connection.redis.mget, [self._lease(name) for name in names])
         return {name for name, lease in zip(names, leases, strict=True) if lease is not None}
 
     async def be_sure(self) -> None:
@@ -143,7 +143,7 @@ class Replicas:
         pipeline.sadd(self._all, self.id)
         silent_since, begun = self._tried_at, self._clock()
         try:
-            held, _ = await self._connection.ask(pipeline.execute())
+            held, _ = await self._connection.ask(pipeline.execute)
         except SharedStateUnavailable:
             self._is_back = False
             if self._clock() - begun <= max(self._silence, TIMEOUT + PAUSE):  # else it fell silent meanwhile
@@ -184,7 +184,7 @@ class Replicas:
 
     async def _look_for_missing(self) -> None:
         """A replica that is missed twice in a row is gone."""
-        names = await self._connection.ask(self._connection.redis.smembers(self._all))
+        names = await self._connection.ask(self._connection.redis.smembers, self._all)
         known = {name.decode() for name in names} - {self.id}
         missing = known - await self.present(known)
         for name in missing & self._missed:
@@ -194,13 +194,14 @@ class Replicas:
     async def _bury_all_of(self, replica: str) -> None:
         await self._bury(replica)
         if not await self.present([replica]):
-            await self._connection.ask(self._connection.redis.srem(self._all, replica))
+            await self._connection.ask(self._connection.redis.srem, self._all, replica)
 
     async def _listen(self) -> None:
         while True:
-            reading = self._connection.redis.xread({self._said_to(self.id): self._heard_until}, block=int(BLOCK * 1000))
+            behind: dict[Any, Any] = {self._said_to(self.id): self._heard_until}
             try:
-                for item, said in items_read(await self._connection.ask(reading)):
+                found = await self._connection.ask(self._connection.redis.xread, behind, block=int(BLOCK * 1000))
+                for item, said in items_read(found):
                     self._heard_until = item.decode()
                     await self._take(said[b"verb"].decode(), said[b"run"].decode())
             except SharedStateUnavailable:

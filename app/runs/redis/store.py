@@ -122,7 +122,7 @@ class RedisRunStore:
         self._records.drop(pipeline, run)
         pipeline.srem(self._replicas.runs_of(self._replicas.id), run.id)
         try:
-            await self._connection.ask(pipeline.execute())
+            await self._connection.ask(pipeline.execute)
         except SharedStateUnavailable:
             logger.info("Redis was not told that %s does not begin", run.id)
         self._forget(run.id)
@@ -205,8 +205,7 @@ class RedisRunStore:
 
     async def aclose(self) -> None:
         """See `RunStore.aclose`."""
-        mirrors = [mirror.settled(PAUSE) for mirror in self._mirrors.values()]
-        await asyncio.gather(*mirrors)
+        await asyncio.gather(*[mirror.settled(PAUSE if mirror.has_end else 0) for mirror in self._mirrors.values()])
         if self._untold:
             await asyncio.wait(self._untold.values(), timeout=PAUSE)
         for timer in self._rechecks.values():
@@ -232,7 +231,7 @@ class RedisRunStore:
         pipeline = self._connection.redis.pipeline(transaction=True)
         pipeline.sadd(mine.runs_of(mine.id), run.id)
         self._records.add(pipeline, run, mine.id, self._keys.get(run.id))
-        *_, was_told_to_end = await self._connection.ask(pipeline.execute())
+        *_, was_told_to_end = await self._connection.ask(pipeline.execute)
         if was_told_to_end:
             run.cancel()
 
@@ -243,8 +242,8 @@ class RedisRunStore:
         if not await self._records.end(record, end, ended_at):
             await self._tell_of(run)
             await self._records.end(record, end, ended_at)
-        leaving = self._connection.redis.srem(self._replicas.runs_of(self._replicas.id), run.id)
-        await self._connection.ask(leaving)
+        mine = self._replicas.runs_of(self._replicas.id)
+        await self._connection.ask(self._connection.redis.srem, mine, run.id)
         self._forget(run.id)
 
     async def _tell_end_later(self, run: LocalRun, end: RunEnd, mirror: MirroredJournal) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
 
@@ -15,7 +16,7 @@ from app.web.dependencies import Conversations, CurrentGateway, Fork
 from app.web.documents import ConversationDocument, ConversationsDocument
 from app.web.encoding import json_response
 from app.web.history import wire_messages
-from app.web.parameters import BeforeConversation, ConversationName, PageLimit
+from app.web.parameters import BeforeConversation, ConversationName, PageLimit, place_in_list
 from app.web.schemas import ForkBody
 
 router = APIRouter(tags=["conversations"], default_response_class=Response)
@@ -26,13 +27,13 @@ _ERRORS = (404, 501, 503)
 @router.get(
     "/conversations",
     responses=openapi.answers(ConversationsDocument, 422, 501, 503),
-    openapi_extra=openapi.parameters(openapi.LIMIT, openapi.BEFORE),
+    openapi_extra=openapi.parameters(openapi.LIMIT, openapi.BEFORE_CONVERSATION),
 )
 async def conversations(memory: Conversations, limit: PageLimit, before: BeforeConversation) -> Response:
     """List the conversations that are remembered, the one that was added to last first."""
     found = await memory.page(limit + 1, before=before)
     page, more = found[:limit], found[limit:]
-    return json_response({"conversations": list(map(_listed, page)), "next": _place(page) if more else None})
+    return json_response({"conversations": list(map(_listed, page)), "next": _place(page[-1]) if more else None})
 
 
 @router.get(
@@ -63,13 +64,18 @@ async def forget(memory: Conversations, name: ConversationName, gateway: Current
 @router.post(
     "/conversations/{conversation_id:path}/fork",
     status_code=201,
-    responses=openapi.answers(ConversationDocument, *openapi.BODY_ERRORS, *_ERRORS, 409, status=201),
+    responses=openapi.makes(ConversationDocument, *openapi.BODY_ERRORS, *_ERRORS, 409),
     openapi_extra=openapi.takes(ForkBody) | openapi.parameters(openapi.CONVERSATION_ID),
 )
-async def fork(request: Request, memory: Conversations, name: ConversationName, body: Fork) -> Response:
+async def fork(
+    request: Request, memory: Conversations, name: ConversationName, body: Fork, gateway: CurrentGateway
+) -> Response:
     """Begin another conversation with what was said in this one, up to a turn."""
-    copy = await memory.fork(name, body.id or f"conversation_{uuid.uuid4().hex}", body.turn)
-    place = request.url_for("conversation", conversation_id=copy.id).path
+    new_id = body.id or f"conversation_{uuid.uuid4().hex}"
+    # A run of the new conversation that is going began with nothing, and its turn would stand behind what is copied.
+    async with nullcontext() if body.id is None else gateway.runs.between_runs(new_id):
+        copy = await memory.fork(name, new_id, body.turn)
+    place = request.url_for("conversation", conversation_id=quote(new_id, safe="")).path
     return json_response(_document(copy), 201, {"Location": place})
 
 
@@ -82,9 +88,8 @@ def _listed(info: ConversationInfo) -> dict[str, Any]:
     }
 
 
-def _place(page: Sequence[ConversationInfo]) -> str:
-    last = page[-1]
-    return f"{last.updated_at.isoformat()}/{last.id}"
+def _place(info: ConversationInfo) -> str:
+    return place_in_list(info.updated_at, info.id)
 
 
 def _document(kept: KeptConversation) -> dict[str, Any]:

@@ -15,8 +15,15 @@ Gateways: TypeAlias = Callable[..., AbstractAsyncContextManager[httpx.AsyncClien
 """Makes a gateway; see `tests.support.web.gateway`."""
 
 
+@pytest.fixture
+def lone_gateway() -> Gateways:
+    """Makes gateways that keep their runs in memory, for what is only promised of those."""
+    return web.gateway
+
+
 @pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.server)])
 def gateway(request: pytest.FixtureRequest) -> Gateways:
+    """Makes gateways that keep their runs in memory, and such that keep them in Redis."""
     if request.param == "memory":
         return web.gateway
     url = request.getfixturevalue("redis_url")

@@ -200,10 +200,10 @@ async def test_a_key_is_free_again_when_its_run_is_no_longer_kept(gateway: Gatew
 
 @both_modes
 async def test_the_key_of_the_run_that_ended_first_is_free_when_too_many_are_kept(
-    gateway: Gateways, *, stream: bool
+    lone_gateway: Gateways, *, stream: bool
 ) -> None:
     reply = Hesitant("1")
-    async with gateway(ScriptedModel(reply, "2", "3", "4"), settings={"runs": {"max_kept": 2}}) as client:
+    async with lone_gateway(ScriptedModel(reply, "2", "3", "4"), settings={"runs": {"max_kept": 2}}) as client:
         asking = asyncio.create_task(send(client, "1", stream=stream, key="k1"))
         await reply.asked.wait()
         second = await send(client, "2", stream=stream, key="k2")
@@ -229,6 +229,8 @@ async def test_a_run_that_is_going_is_joined_though_none_is_kept_after_its_end(
         await reply.asked.wait()
         joining = asyncio.create_task(send(client, stream=then, key="k"))
         async with listening(client, key="k") as witness:
+            for _ in range(10):  # the other one, who came first, has joined by then too
+                await client.get("/runs")
             reply.go_on.set()
             replies = await asking, await joining
             last = await witness.end()
