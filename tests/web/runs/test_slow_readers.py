@@ -39,8 +39,8 @@ class SlowReader:
     async def rest(self) -> list[str]:
         """What is written to the end, write by write."""
         async with asyncio.timeout(PATIENCE):
-            writes = [written.decode().replace(PING, "") async for written in self._writes]
-        return [written for written in writes if written not in {"", RETRY}]
+            writes = [written.decode().replace(PING, "").removeprefix(RETRY) async for written in self._writes]
+        return [written for written in writes if written]
 
 
 @asynccontextmanager
