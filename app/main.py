@@ -27,7 +27,7 @@ from app.providers.openai import OpenAIModel
 from app.providers.profiles import Profile, profile_for
 from app.providers.routing import BreakerPolicy, Limits, RetryBudget, RetryPolicy, RoutedModel, Target
 from app.providers.transport_aiohttp import AiohttpTransport
-from app.runs import InMemoryRunStore, JournalLimits, Retention, RunLimits, Runs, RunStore
+from app.runs import Fence, InMemoryRunStore, JournalLimits, Retention, RunLimits, Runs, RunStore
 from app.settings import (
     MemorySettings,
     ModelServerSettings,
@@ -84,6 +84,8 @@ def create_app(
     elif memory is None and settings.memory.enabled:
         memory = chat_memory(settings.memory, summarizer)
     habits: tuple[Advisor, ...] = (TraceAdvisor(), *_memory_advisors(settings.memory, memory, own, loop_of), *own)
+    if settings.redis.url is not None:
+        habits = (*habits, Fence())
 
     def model_of() -> ChatModel:
         return _model(settings) if model is None else model

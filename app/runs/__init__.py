@@ -13,6 +13,7 @@ from app.runs.errors import (
     SharedStateUnavailable,
     ShuttingDown,
 )
+from app.runs.fence import Fence
 from app.runs.in_memory_journal import InMemoryJournal, JournalLimits
 from app.runs.in_memory_store import InMemoryRunStore
 from app.runs.journal import (
@@ -37,6 +38,7 @@ __all__ = [
     "Entry",
     "Escaped",
     "EventsGone",
+    "Fence",
     "GatewayFull",
     "IdempotencyKey",
     "IdempotencyKeyReused",

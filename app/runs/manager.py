@@ -7,12 +7,14 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from app.chat import ChatEvents, ChatRequest
 from app.client import ChatClient
 from app.runs.containment import contained
 from app.runs.errors import GatewayFull, RunGone, RunNotFound, SharedStateUnavailable, ShuttingDown
+from app.runs.fence import fenced
 from app.runs.in_memory_store import InMemoryRunStore
 from app.runs.local_run import LocalRun, OnDisconnect
 from app.runs.run import Run, RunSummary, new_run_id
@@ -278,7 +280,8 @@ class Runs:
         self._beginning += 1
         try:
             run = await self._known(run_id, request, events, options, key)
-            run.begin()
+            with fenced(partial(self._store.confirm, run)):
+                run.begin()
         finally:
             self._beginning -= 1
         self._active[run.id] = run

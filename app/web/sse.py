@@ -149,6 +149,8 @@ class RunStream(EventSourceResponse):
     async def _end_when_stopping(self) -> None:
         await self._stopping.wait()
         await self._drain()
+        if not self._is_over():  # it goes on at another replica, where its readers find it again
+            await self._line.end()
 
 
 class _Line:
@@ -161,6 +163,7 @@ class _Line:
         self._written = self._clock()
         self._writing = False
         self._closed = False
+        self._begun = asyncio.Event()
 
     async def __call__(self, message: Message) -> None:
         """Send the message, unless the last one has been sent."""
@@ -170,9 +173,15 @@ class _Line:
             self._written = self._clock()
             self._writing = True
             await self._send(message)
+            self._begun.set()
             self._writing = False
             self._written = self._clock()
             self._closed = message["type"] == "http.response.body" and not message.get("more_body", False)
+
+    async def end(self) -> None:
+        """End the response here, in good order. What is sent afterwards is dropped."""
+        await self._begun.wait()
+        await self({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def keep_alive(self, interval: float, is_over: Callable[[], bool]) -> None:
         """Write a comment whenever nothing was written for `interval` seconds.

@@ -79,6 +79,7 @@ class Caller:
         url: of the gateway; may be changed in between.
         script: what is asked for.
         location: of the events of a run that is there; None = it is begun.
+        leaves: whether it leaves as soon as its run has begun, and comes back to whichever replica.
         fields: more of the body.
 
     Attributes:
@@ -89,7 +90,9 @@ class Caller:
         problem: the document that it got instead of a stream, and that is the end of it.
     """
 
-    def __init__(self, url: str, script: Script, *, location: str | None = None, **fields: Any) -> None:
+    def __init__(
+        self, url: str, script: Script, *, location: str | None = None, leaves: bool = False, **fields: Any
+    ) -> None:
         self.url = url
         self.script = script
         self.location = location
@@ -97,6 +100,7 @@ class Caller:
         self.told: Counter[str] = Counter()
         self.cuts = 0
         self.problem: dict[str, Any] | None = None
+        self._leaves = leaves
         self._body = {"message": script.message, "on_disconnect": "continue", **fields}
         self._key = f"key-{script.name}"
         self._more = asyncio.Condition()
@@ -159,8 +163,12 @@ class Caller:
             if response.status_code != _WHOLE:
                 await self._told(response)
                 return
-            self.location = response.headers.get("Location", self.location)
+            if self.location is None:
+                self.location = response.headers["Location"]
+                if self._leaves:
+                    return
             async for event in EventSource(response).aiter_sse():
+                assert event.id, (self.script.name, self.location, event)
                 heard = Heard(int(event.id), event.event, json.loads(event.data), time.monotonic())
                 async with self._more:
                     self.heard.append(heard)

@@ -110,7 +110,14 @@ async def test_both_replicas_have_work_from_the_proxy(stack: Stack, client: http
 async def test_a_replica_that_died_is_started_again(stack: Stack, client: httpx.AsyncClient) -> None:
     one, _ = await stack.replicas()
     pid = one.details["State"]["Pid"]
-    kill = ["--pid=host", "--user=0", "--entrypoint=python", "advisor-gateway", "-c", f"import os; os.kill({pid}, 9)"]
+    kill = [
+        "--pid=host",
+        "--user=0",
+        "--entrypoint=python",
+        one.details["Image"],
+        "-c",
+        f"import os; os.kill({pid}, 9)",
+    ]
     await docker("run", "--rm", *kill)
 
     async def is_back() -> bool:

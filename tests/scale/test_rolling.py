@@ -40,13 +40,13 @@ async def test_fifty_streams_while_each_replica_is_replaced(stack: Stack, tell: 
 
 async def _told_all(stack: Stack, tell: Tell, roll: Callable[[], Awaitable[None]]) -> None:
     """Fifty streams are open all the time; each caller begins the next one when it has its answer."""
-    callers = [Caller(stack.proxy, _script(number)) for number in range(STREAMS)]
+    callers = [_caller(stack.proxy, number) for number in range(STREAMS)]
     is_over = asyncio.Event()
 
     async def call(number: int) -> None:
         await callers[number].hear()
         while not is_over.is_set():
-            callers.append(caller := Caller(stack.proxy, _script(number)))
+            callers.append(caller := _caller(stack.proxy, number))
             await caller.hear()
 
     async with asyncio.TaskGroup() as group:
@@ -67,5 +67,6 @@ async def _told_all(stack: Stack, tell: Tell, roll: Callable[[], Awaitable[None]
     tell(f"took {took:.0f} s; {len(callers)} answers, all whole; lines cut: {cuts}; told to ask again: {dict(told)}")
 
 
-def _script(number: int) -> Script:
-    return Script(words=60 + number, tool=number % 5 == 0)
+def _caller(url: str, number: int) -> Caller:
+    """Every second one reads its run from wherever it comes to, which may be the other replica."""
+    return Caller(url, Script(words=60 + number, tool=number % 5 == 0), leaves=number % 2 == 0)

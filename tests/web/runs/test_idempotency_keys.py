@@ -103,9 +103,9 @@ async def test_a_request_refused_by_a_busy_conversation_uses_no_key_up(gateway: 
 
 
 @both_modes
-async def test_a_request_refused_by_a_full_gateway_uses_no_key_up(gateway: Gateways, *, stream: bool) -> None:
+async def test_a_request_refused_by_a_full_gateway_uses_no_key_up(single_gateway: Gateways, *, stream: bool) -> None:
     reply = Hesitant()
-    async with gateway(ScriptedModel(reply, "Hi"), settings={"runs": {"max_active": 1}}) as client:
+    async with single_gateway(ScriptedModel(reply, "Hi"), settings={"runs": {"max_active": 1}}) as client:
         asking = asyncio.create_task(ask(client, stream=stream))
         await reply.asked.wait()
         refused = await send(client, stream=stream, key="k")
@@ -261,10 +261,10 @@ async def test_a_stream_whose_first_events_are_no_longer_kept_is_gone_and_its_an
         assert (again.status, again.document) == (200, one.document)
 
 
-async def test_one_who_cannot_join_disturbs_nobody(gateway: Gateways) -> None:
+async def test_one_who_cannot_join_disturbs_nobody(single_gateway: Gateways) -> None:
     held = Held()
     model = ScriptedModel(tool_calls(("held", {})), "Done.")
-    async with gateway(model, [held.tool], settings={"runs": {"max_events": 1}}) as client:
+    async with single_gateway(model, [held.tool], settings={"runs": {"max_events": 1}}) as client:
         asking = asyncio.create_task(send(client, stream=False, key="k"))
         await held.begun()
         late = [await send(client, stream=True, key="k") for _ in range(2)]

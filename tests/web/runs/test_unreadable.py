@@ -106,11 +106,13 @@ async def test_a_run_is_not_forgotten_while_it_is_going(gateway: Gateways, *, st
 
 
 @every_door
-async def test_who_lacks_events_that_fell_out_is_told_so_and_others_get_the_rest(gateway: Gateways, door: Door) -> None:
+async def test_who_lacks_events_that_fell_out_is_told_so_and_others_get_the_rest(
+    single_gateway: Gateways, door: Door
+) -> None:
     reply, held = Hesitant(tool_calls(("held", {}))), Held()
     model = ScriptedModel(reply, "one two three")
     so_far, last = (3, 8) if door == "call" else (5, 13)
-    async with gateway(model, [held.tool], settings={"runs": {"max_events": 2}} | AT_ONCE) as client:
+    async with single_gateway(model, [held.tool], settings={"runs": {"max_events": 2}} | AT_ONCE) as client:
         run_id = await begun_and_left(client, door, reply.asked.wait)
         reply.go_on.set()
         await held.begun()
