@@ -28,7 +28,8 @@ from app.runs.journal import (
     Span,
 )
 from app.runs.local_run import LocalRun, OnDisconnect
-from app.runs.manager import RunLimits, RunOptions, Runs
+from app.runs.manager import Runs
+from app.runs.options import RunLimits, RunOptions
 from app.runs.readers import Reader
 from app.runs.run import Run, RunStatus, RunSummary
 from app.runs.store import IdempotencyKey, Retention, RunStore, WhenBusy

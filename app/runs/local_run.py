@@ -23,7 +23,7 @@ from app.chat import (
     Usage,
 )
 from app.chat.events import Delta
-from app.runs.containment import contained
+from app.runs.containment import afresh, contained
 from app.runs.fold import Fold
 from app.runs.in_memory_journal import InMemoryJournal
 from app.runs.journal import (
@@ -156,14 +156,14 @@ class LocalRun:
         except TimeoutError:
             return
         if isinstance(self._end, RunFailed) and not self._has_answered:
-            raise _afresh(self._end.error)
+            raise afresh(self._end.error)
 
     async def result(self) -> ChatResponse:
         """See `Run.result`."""
         await self._over.wait()
         match self._end:
             case RunFailed(error):
-                raise _afresh(error)
+                raise afresh(error)
             case RunCompleted(response) | RunCancelled(response):
                 return response
             case None:
@@ -230,7 +230,7 @@ class LocalRun:
             self._log(error)
             # What fails while it is told to end, or behind its answer, changes neither.
             is_settled = self._was_broken_off() or self._answer is not None
-            end = self._answer if is_settled else RunFailed(_afresh(error))
+            end = self._answer if is_settled else RunFailed(afresh(error))
         finally:
             self._disarm()
         self._is_driving = False
@@ -319,14 +319,3 @@ class LocalRun:
             used += error.usage
         billed = "" if used == Usage() else f" (tokens used: {used.input_tokens} in, {used.output_tokens} out)"
         logger.warning("%s failed: %s: %s%s", self.id, type(error).__name__, error, billed)
-
-
-def _afresh(error: Exception) -> Exception:
-    """The error as if nobody had raised it: it is kept, and where it was raised holds all that was at work there."""
-    behind: list[BaseException | None] = [error]
-    while behind:
-        one = behind.pop()
-        if one is not None and one.__traceback__ is not None:
-            one.__traceback__ = None
-            behind += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
-    return error

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,9 +15,10 @@ from app.runs.containment import contained
 from app.runs.errors import GatewayFull, RunGone, RunNotFound, SharedStateUnavailable, ShuttingDown
 from app.runs.fence import fenced
 from app.runs.in_memory_store import InMemoryRunStore
-from app.runs.local_run import LocalRun, OnDisconnect
+from app.runs.local_run import LocalRun
+from app.runs.options import RunLimits, RunOptions
 from app.runs.run import Run, RunSummary, new_run_id
-from app.runs.store import IdempotencyKey, Place, RunStore, WhenBusy
+from app.runs.store import IdempotencyKey, Place, RunStore
 
 logger = logging.getLogger(__name__)
 
@@ -32,39 +32,6 @@ _JOINING_PAUSE = 0.02
 
 _CLEAN_UP = 0.5
 """Seconds that runs have to give back what they hold after they were ended, before their readers are told the end."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunLimits:
-    """How much there may be of runs.
-
-    Attributes:
-        active: how many may be going at once, those that wait for their conversation included; None = any number.
-        deadline: seconds that one may take, see `Run`; None = any number.
-        grace: seconds in which a reader may come back before a run that nobody reads is cancelled.
-    """
-
-    active: int | None = None
-    deadline: float | None = None
-    grace: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """How one run is to be run.
-
-    Attributes:
-        tool_calling: see `ChatClient.run`.
-        when_busy: what to do when another run of the conversation is still going. One that was told to end is waited
-            for in any case.
-        on_disconnect: see `Run`.
-        request_id: see `Run`.
-    """
-
-    tool_calling: bool | None = None
-    when_busy: WhenBusy = "reject"
-    on_disconnect: OnDisconnect = "cancel"
-    request_id: str | None = None
 
 
 class Runs:

@@ -13,6 +13,7 @@ import pytest
 from tests.scale.caller import Caller, Script
 from tests.scale.conftest import Tell
 from tests.scale.stack import Stack, docker, until
+from tests.scale.waiting import passing
 
 pytestmark = [pytest.mark.scale, pytest.mark.server]
 
@@ -138,7 +139,7 @@ async def test_redis_is_away_for_longer_than_a_lease(stack: Stack, client: httpx
         answered = await client.post(f"{one.url}/chat", json={"message": plain.message})
         ready = await client.get(f"{one.url}/readyz")
         heard = [len(caller.heard) for caller in near]
-        await asyncio.sleep(gone_at + LEASE * 1.5 - time.monotonic())
+        await passing(gone_at + LEASE * 1.5 - time.monotonic())
         went_on = [len(caller.heard) - before for caller, before in zip(near, heard, strict=True)]
         await docker("start", redis.id)
 
@@ -169,7 +170,7 @@ async def test_postgres_is_restarted_in_the_middle_of_turns(
             await caller.has(10)
         await docker("stop", postgres.id)
         gone_at = time.monotonic()
-        await asyncio.sleep(3)
+        await passing(3)
         refused = await client.post(
             f"{stack.proxy}/chat", json={"message": Script(words=1).message, "conversation_id": uuid.uuid4().hex}
         )
@@ -250,7 +251,7 @@ async def test_a_replica_is_cut_off_from_redis_for_a_moment(stack: Stack, tell: 
             group.create_task(caller.hear())
             await caller.has(10)
         await docker("network", "disconnect", network, one.id)
-        await asyncio.sleep(LEASE / 5)
+        await passing(LEASE / 5)
         await docker("network", "connect", network, one.id)
 
     for caller in near + far:
