@@ -25,9 +25,9 @@ def grown(conversation: KeptConversation, added: Sequence[Message], window: Wind
         now: when they are stored.
     """
     longer = joined(conversation, added, now)
-    kept = window.room_for([size_of(turn.messages) for turn in longer.turns], size_of(longer.system))
+    kept = window.room_for([turn.size for turn in longer.turns], size_of(longer.system))
     if longer.turns and not kept:
-        size = size_of(longer.turns[-1].messages)
+        size = longer.turns[-1].size
         _log.warning(
             "a turn of %d messages and about %d tokens does not fit a memory of %d messages and %s tokens, the "
             "conversation is forgotten: raise max_messages or max_tokens, or keep the memory outside of the tool loop",
@@ -45,7 +45,7 @@ def joined(conversation: KeptConversation, added: Sequence[Message], now: dateti
     turns, last = list(conversation.turns), conversation.last_turn
     for messages in split_into_turns(added):
         if turns and not isinstance(messages[0], UserMessage):
-            turns[-1] = replace(turns[-1], messages=(*turns[-1].messages, *messages))
+            turns[-1] = replace(turns[-1], messages=(*turns[-1].messages, *messages), known_size=None)
         else:
             last += 1
             turns.append(Turn(last, now, tuple(messages)))

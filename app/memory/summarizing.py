@@ -122,7 +122,7 @@ class SummarizingMemory:
     def _falling(self, kept: KeptConversation, added: Messages) -> int:
         """How many of the oldest turns have to leave, half a window's worth; 0 while all fit."""
         longer = joined(kept, added, datetime.now(UTC))
-        sizes, system = [size_of(turn.messages) for turn in longer.turns], size_of(longer.system)
+        sizes, system = [turn.size for turn in longer.turns], size_of(longer.system)
         if self._window.room_for(sizes, system) == len(sizes):
             return 0
         # A turn whose end is added now is not to leave without it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
 
@@ -46,11 +46,18 @@ class Turn:
         number: from 1; numbers stay when older turns fall out.
         created_at: when it was stored, in UTC.
         messages: from the user's message to the answer.
+        known_size: how large they are, where somebody has measured them.
     """
 
     number: int
     created_at: datetime
     messages: Messages
+    known_size: Size | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def size(self) -> Size:
+        """How large the messages are."""
+        return self.known_size or size_of(self.messages)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
+from weakref import WeakSet
 
 from sqlalchemy import URL, NullPool, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -30,6 +31,12 @@ Work: TypeAlias = Callable[[AsyncConnection], Awaitable[T]]
 _TIMEOUT = 10.0
 _MIGRATING = 60.0
 """Seconds to wait for another process that brings the same file up to date."""
+
+_FAREWELL = 1.0
+"""Seconds for a server to take leave of a connection."""
+
+_FRESH = 240
+"""Seconds after which a connection to a server is made anew: what is between may drop one that was idle, unsaid."""
 
 _WRITES = {"begin": "IMMEDIATE"}
 """Of a transaction in SQLite: it takes its turn to write before it reads, and never has to give up what it has read."""
@@ -53,6 +60,7 @@ class Database:
         self._timeout = timeout
         self._engine: AsyncEngine | None = None
         self._line = asyncio.Lock()
+        self._connections: WeakSet[Any] = WeakSet()
 
     @property
     def is_sqlite(self) -> bool:
@@ -92,6 +100,8 @@ class Database:
         """Close the connections. It can be used again, in another event loop too."""
         engine, self._engine = self._engine, None
         self._line = asyncio.Lock()
+        # Before the engine does it, which waits long for a server that does not answer, and for one after the other.
+        await asyncio.gather(*map(_close, tuple(self._connections)))
         if engine is not None:
             await engine.dispose()
 
@@ -146,14 +156,32 @@ class Database:
     def _postgresql(self, timeout: float | None) -> AsyncEngine:
         pool: dict[str, Any] = {"poolclass": NullPool}
         if timeout is not None:
-            pool = {"pool_timeout": timeout, "pool_pre_ping": True}
+            pool = {"pool_timeout": timeout, "pool_pre_ping": True, "pool_recycle": _FRESH}
         return create_async_engine(
             "postgresql+asyncpg://",
-            async_creator=partial(_connected, self._address, self._timeout, timeout),
+            async_creator=partial(self._connected, timeout),
             isolation_level="READ COMMITTED",
             hide_parameters=True,
             **pool,
         )
+
+    async def _connected(self, statement_timeout: float | None) -> Any:
+        import asyncpg  # type: ignore[import-untyped] # noqa: PLC0415 - it has no types; and not everyone needs it
+
+        try:
+            connection = await asyncpg.connect(self._address, timeout=self._timeout, command_timeout=statement_timeout)
+        except ValueError as error:  # its options, or a file that is named there; the message may hold a part of it
+            raise ConfigurationError(f"the memory's address does not work: {type(error).__name__}") from None
+        except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise ConnectionError(f"{type(error).__name__}: {error}") from None
+        self._connections.add(connection)
+        try:
+            # Where this process is cut off within a transaction, others are not to wait for ever for what it holds.
+            await connection.execute("SET idle_in_transaction_session_timeout = '30s'")
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
 
 
 async def _to_its_end(opening: Opening, work: Work[T]) -> T:
@@ -182,22 +210,11 @@ async def _to_its_end(opening: Opening, work: Work[T]) -> T:
         raise
 
 
-async def _connected(address: str, timeout: float, statement_timeout: float | None) -> Any:
-    import asyncpg  # type: ignore[import-untyped] # noqa: PLC0415 - it has no types; and not everyone needs it
-
+async def _close(connection: Any) -> None:
     try:
-        connection = await asyncpg.connect(address, timeout=timeout, command_timeout=statement_timeout)
-    except ValueError as error:  # its options, or a file that is named there; the message may hold a part of it
-        raise ConfigurationError(f"the memory's address does not work: {type(error).__name__}") from None
-    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-        raise ConnectionError(f"{type(error).__name__}: {error}") from None
-    try:
-        # Where this process is cut off within a transaction, others are not to wait for ever for what it holds.
-        await connection.execute("SET idle_in_transaction_session_timeout = '30s'")
-    except BaseException:
+        await connection.close(timeout=_FAREWELL)
+    except Exception:  # noqa: BLE001 - whatever it is, nobody needs the connection any more
         connection.terminate()
-        raise
-    return connection
 
 
 def _open_once(path: Path, timeout: float) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, delete, func, insert, select, tuple_, update
+from sqlalchemy import Row, case, delete, func, insert, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -21,7 +21,7 @@ from app.memory.growth import forked, grown
 from app.memory.sql.engine import Database
 from app.memory.sql.schema import check_schema, migrate
 from app.memory.sql.tables import conversations, turns
-from app.memory.turns import ConversationInfo, KeptConversation, Turn, size_of
+from app.memory.turns import ConversationInfo, KeptConversation, Size, Turn
 from app.memory.window import Window
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -70,7 +70,7 @@ class SqlChatMemory:
 
         async def work(connection: AsyncConnection) -> None:
             await self._hold(connection, name)
-            known = await _found(connection, name)
+            known = await _found(connection, name, whole=False)
             now = max(datetime.now(UTC), known.updated_at)  # the clock of another replica may be before ours
             await _change(connection, known, grown(known, added, self._window, now))
 
@@ -147,15 +147,24 @@ class SqlChatMemory:
         await connection.execute(row.on_conflict_do_update(index_elements=["id"], set_=same))
 
 
-async def _kept(connection: AsyncConnection, conversation_id: str) -> KeptConversation | None:
-    """All that is kept of a conversation, by one statement, so that it is of one moment."""
-    both = (
-        select(conversations, turns.c.number, turns.c.created_at.label("stored_at"), turns.c.messages)
+async def _kept(connection: AsyncConnection, conversation_id: str, *, whole: bool = True) -> KeptConversation | None:
+    """What is kept of a conversation, by one statement, so that it is of one moment.
+
+    Args:
+        connection: to the database.
+        conversation_id: which.
+        whole: with all messages; else with those of the last turn alone, which is all it takes to make it grow.
+    """
+    is_last = turns.c.number == conversations.c.last_turn
+    messages = turns.c.messages if whole else case((is_last, turns.c.messages)).label("messages")
+    stored_at = turns.c.created_at.label("stored_at")
+    chosen = (
+        select(conversations, turns.c.number, stored_at, turns.c.message_count, turns.c.tokens, messages)
         .outerjoin(turns, turns.c.conversation_id == conversations.c.id)
         .where(conversations.c.id == conversation_id)
         .order_by(turns.c.number)
     )
-    rows = (await connection.execute(both)).all()
+    rows = (await connection.execute(chosen)).all()
     if not rows:
         return None
     first = rows[0]
@@ -170,8 +179,8 @@ async def _kept(connection: AsyncConnection, conversation_id: str) -> KeptConver
     )
 
 
-async def _found(connection: AsyncConnection, conversation_id: str) -> KeptConversation:
-    kept = await _kept(connection, conversation_id) if can_be_id(conversation_id) else None
+async def _found(connection: AsyncConnection, conversation_id: str, *, whole: bool = True) -> KeptConversation:
+    kept = await _kept(connection, conversation_id, whole=whole) if can_be_id(conversation_id) else None
     if kept is None:
         raise ConversationNotFound(f"there is no conversation {conversation_id!r}")
     return kept
@@ -203,19 +212,19 @@ def _row(kept: KeptConversation) -> dict[str, Any]:
 
 
 def _turn_row(conversation_id: str, turn: Turn) -> dict[str, Any]:
-    size = size_of(turn.messages)
     return {
         "conversation_id": conversation_id,
         "number": turn.number,
         "created_at": _micros(turn.created_at),
         "messages": _text(turn.messages),
-        "message_count": size.messages,
-        "tokens": size.tokens,
+        "message_count": turn.size.messages,
+        "tokens": turn.size.tokens,
     }
 
 
 def _turn(row: Row[Any]) -> Turn:
-    return Turn(row.number, _time(row.stored_at), _messages(tuple[Message, ...], row.messages))
+    said = () if row.messages is None else _messages(tuple[Message, ...], row.messages)
+    return Turn(row.number, _time(row.stored_at), said, Size(row.message_count, row.tokens))
 
 
 def _text(messages: Sequence[Message]) -> str:

@@ -227,6 +227,22 @@ async def test_a_server_that_answers_nothing_is_unavailable_in_time_and_connecti
 
 
 @pytest.mark.server
+async def test_a_store_is_closed_in_time_though_its_server_does_not_answer(
+    on_server: ConversationStore, postgres: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await asyncio.gather(*(on_server.get("barley") for _ in range(10)))
+    postgres.freeze()
+    try:
+        async with asyncio.timeout(PATIENCE):  # and not ten seconds for each connection
+            await on_server.aclose()
+    finally:
+        postgres.thaw()
+
+    assert caplog.text == ""
+    assert await on_server.get("barley") == plain_turn(1)
+
+
+@pytest.mark.server
 async def test_what_a_process_holds_that_was_cut_off_is_let_go_of(postgres_url: str, postgres: PostgresServer) -> None:
     database = Database(postgres_url)
     limit = await database.read(lambda connection: connection.execute(text("SHOW idle_in_transaction_session_timeout")))
