@@ -37,14 +37,3 @@ def contained() -> Iterator[None]:
 def _is_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def afresh(error: Exception) -> Exception:
-    """The error as if nobody had raised it: it is kept, and where it was raised holds all that was at work there."""
-    behind: list[BaseException | None] = [error]
-    while behind:
-        one = behind.pop()
-        if one is not None and one.__traceback__ is not None:
-            one.__traceback__ = None
-            behind += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
-    return error

@@ -63,3 +63,14 @@ class SharedStateUnavailable(RunRefused):
 
 class RunLost(GatewayError):
     """The replica that the run was going on is gone, and the run with it."""
+
+
+def afresh(error: Exception) -> Exception:
+    """The error as if nobody had raised it: it is kept, and where it was raised holds all that was at work there."""
+    behind: list[BaseException | None] = [error]
+    while behind:
+        one = behind.pop()
+        if one is not None and one.__traceback__ is not None:
+            one.__traceback__ = None
+            behind += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
+    return error

@@ -1,8 +1,7 @@
 """What the model answers counts only while its run is still this process's.
 
 A process that was stopped for a while, and whose runs others have taken for lost, finds the model's answers waiting
-when it goes on. Its tools are not to run then, and nothing is to be remembered: somebody may have asked again
-elsewhere.
+when it goes on. Its tools are not to run then, and nothing is to be remembered: somebody may have asked again.
 """
 
 from __future__ import annotations

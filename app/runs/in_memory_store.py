@@ -39,9 +39,9 @@ class InMemoryRunStore:
         """See `RunStore.start`."""
 
     @property
-    def available(self) -> bool:
+    def available(self) -> None:
         """See `RunStore.available`."""
-        return True
+        return None
 
     async def claim(self, key: IdempotencyKey, run_id: str) -> str | None:
         """See `RunStore.claim`."""

@@ -23,7 +23,8 @@ from app.chat import (
     Usage,
 )
 from app.chat.events import Delta
-from app.runs.containment import afresh, contained
+from app.runs.containment import contained
+from app.runs.errors import afresh
 from app.runs.fold import Fold
 from app.runs.in_memory_journal import InMemoryJournal
 from app.runs.journal import (
@@ -57,7 +58,7 @@ class LocalRun:
         conversation_id: the conversation it is a turn of.
         turn: waited for before the chain is begun; None = it begins at once.
         release: lets whoever waits for this run begin; awaited when all it held is given back, before its end is told.
-        ending: called when it is told to end.
+        ending: called when it is told to end; what it returns is waited for by whoever tells it.
         ended: awaited when its end is told.
         deadline: seconds after which it ends with what was done, finish reason `deadline`; None = it has none.
         on_disconnect: whether it is cancelled when its last reader has left.
@@ -75,7 +76,7 @@ class LocalRun:
         conversation_id: str | None = None,
         turn: Callable[[], Awaitable[None]] | None = None,
         release: Callable[[], Awaitable[None]] | None = None,
-        ending: Callable[[LocalRun], None] | None = None,
+        ending: Callable[[LocalRun], Awaitable[None] | None] | None = None,
         ended: Callable[[LocalRun], Awaitable[None]] | None = None,
         deadline: float | None = None,
         on_disconnect: OnDisconnect = "cancel",
@@ -109,6 +110,7 @@ class LocalRun:
         self._deadline = deadline
         self._alarm: asyncio.TimerHandle | None = None
         self._events = events
+        self._others_told: Awaitable[None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> LocalRun:
@@ -172,6 +174,8 @@ class LocalRun:
     async def request_cancel(self) -> None:
         """See `Run.request_cancel`."""
         self.cancel()
+        if self._others_told is not None:
+            await self._others_told
 
     def cancel(self, reason: Exception | None = None) -> None:
         """End the run: the model call and the tools are cancelled. Harmless when it has ended.
@@ -211,7 +215,7 @@ class LocalRun:
         self._broken_off_for = reason
         self._broken_off_at = asyncio.get_running_loop().time()
         if self._ending is not None:
-            self._ending(self)
+            self._others_told = self._ending(self)
         if self._is_driving:
             self.task.cancel()
 

@@ -5,6 +5,7 @@ One process keeps all of it in memory (`app.runs.in_memory_store`); replicas sha
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
@@ -70,8 +71,8 @@ class RunStore(Protocol):
     """
 
     @property
-    def available(self) -> bool:
-        """Whether what is shared can be asked."""
+    def available(self) -> bool | None:
+        """Whether what is shared can be asked. None = nothing is shared."""
 
     async def start(self) -> None:
         """Begin to know. What is shared need not answer yet."""
@@ -111,8 +112,8 @@ class RunStore(Protocol):
     async def drop(self, run: LocalRun) -> None:
         """A run that was added, or was to be, does not begin. Never fails."""
 
-    def ending(self, run: LocalRun) -> None:
-        """A run of this process was told to end."""
+    def ending(self, run: LocalRun) -> Awaitable[None] | None:
+        """A run of this process was told to end. Returns what to wait for until others know; that never fails."""
 
     async def end(self, run: LocalRun) -> None:
         """A run of this process has ended. Never fails."""

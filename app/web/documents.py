@@ -220,4 +220,8 @@ class ReadyDocument(Document):
     model: Annotated[str, Field(description="The alias of requests that name none.")]
     targets: Annotated[list[TargetDocument], Field(description="Absent where no model server is configured.")] = []
     demo: Annotated[bool, Field(description="Whether the built-in demo model answers, not a model server.")]
+    shared: Annotated[
+        Literal["available", "unavailable"] | None,
+        Field(description="Whether what the replicas share can be asked. Absent where there is one process."),
+    ] = None
     note: Annotated[str, Field(description="Demo only: how to configure a model.")] = ""

@@ -19,6 +19,7 @@ from tests.scale.stack import PATIENCE
 ENDS = {"run.completed", "run.cancelled", "run.failed"}
 _AGAIN = {
     "unreachable",  # the proxy says so
+    "gateway-full",
     "shutting-down",
     "shared-state-unavailable",
     "memory-unavailable",

@@ -54,12 +54,14 @@ class Connection:
         redis: the client.
         reading: the client for reads that wait.
         available: whether it answered the last time.
+        returned: set when it answers after it did not.
     """
 
     def __init__(self, url: str, prefix: str = "gateway:") -> None:
         self.redis = _client(url, _ASKING, patience=TIMEOUT, timeout=TIMEOUT)
         self.reading = _client(url, _READING, patience=None, timeout=TIMEOUT + BLOCK)
         self.available = True
+        self.returned = asyncio.Event()
         self._prefix = prefix
         self._asked_again_at = 0.0
 
@@ -95,7 +97,8 @@ class Connection:
         else:
             if not self.available:
                 logger.warning("Redis answers again")
-            self.available = True
+                self.available = True
+                self.returned.set()
             return answer
         raise _unavailable()
 

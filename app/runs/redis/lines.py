@@ -37,6 +37,7 @@ class Lines:
         self._records = records
         self._replicas = replicas
         self._mine = mine
+        self._clock = asyncio.get_running_loop().time
         self._places: dict[str, RedisPlace] = {}
         self._to_leave: dict[str, str] = {}
 
@@ -171,13 +172,12 @@ class Lines:
     async def _is_first(self, place: RedisPlace) -> bool:
         first, stands = await self._look(place)
         if first == place.run_id:
-            return True
+            return self._clock() >= place.not_before
         if not stands:
             record = await self._records.find(place.run_id)
             if record is not None and not record.is_going:
                 raise RunLost("other replicas took this run for lost while it waited")
             await self._stand(place)
-            place.called.set()
         elif first is not None and first not in self._mine:
             record = await self._records.find(first)
             if record is not None and not record.is_going:  # it has ended and could not say so
@@ -202,6 +202,7 @@ class Lines:
             pipeline.lpush(line, place.run_id)
         else:
             pipeline.rpush(line, place.run_id)
+            place.not_before = self._clock() + self._replicas.notice  # whoever has the word stands in front by then
         pipeline.expire(line, LONGEST)
         await self._connection.ask(pipeline.execute)
 
@@ -222,6 +223,7 @@ class RedisPlace:
         run_id: the run that stands there, or what stands for something else.
         is_first: see `Place.is_first`.
         has_the_word: whether all that were before have left.
+        not_before: when it may have the word at the earliest, by the time of the event loop.
         called: set when somebody says that it is the first one.
     """
 
@@ -230,6 +232,7 @@ class RedisPlace:
         self.run_id = run_id
         self.is_first = False
         self.has_the_word = False
+        self.not_before = 0.0
         self.called = asyncio.Event()
         self._lines = lines
 

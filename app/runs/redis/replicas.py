@@ -6,6 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from redis.asyncio.client import Pipeline
@@ -41,6 +42,7 @@ class Replicas:
 
     Attributes:
         id: this replica's.
+        notice: seconds after which all have noticed that Redis has forgotten what it knew.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Replicas:
         self._connection = connection
         self._silence = lease * _LEASE_SHARE
         self._interval = lease / _TICKS
+        self.notice = self._interval + TIMEOUT
         self._hear = hear
         self._back = back
         self._bury = bury
@@ -160,7 +163,10 @@ class Replicas:
 
     async def _keep_lease(self) -> None:
         while True:
-            await asyncio.sleep(self._interval)
+            with suppress(TimeoutError):  # others may have missed this replica, or Redis has forgotten it
+                async with asyncio.timeout(self._interval if self._is_back else min(self._interval, PAUSE)):
+                    await self._connection.returned.wait()
+            self._connection.returned.clear()
             try:
                 await self._renew()
             except SharedStateUnavailable:

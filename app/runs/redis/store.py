@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -127,10 +127,11 @@ class RedisRunStore:
             logger.info("Redis was not told that %s does not begin", run.id)
         self._forget(run.id)
 
-    def ending(self, run: LocalRun) -> None:
+    def ending(self, run: LocalRun) -> Awaitable[None] | None:
         """See `RunStore.ending`."""
-        if run.conversation_id is not None and run.id in self._mine:
-            self._do(self._mark_ending(run.id))
+        if run.conversation_id is None or run.id not in self._mine:
+            return None
+        return self._do(self._mark_ending(run.id))
 
     async def end(self, run: LocalRun) -> None:
         """See `RunStore.end`."""
@@ -316,10 +317,10 @@ class RedisRunStore:
             for mirror in list(self._mirrors.values()):
                 with suppress(RunLost):
                     await mirror.confirm()
+            await self._lines.stand_again()
             for run in list(self._mine.values()):
                 if run.end is None:
                     await self._tell_of(run)
-            await self._lines.stand_again()
             await self._presence.enter_again()
 
     async def _bury(self, replica: str) -> None:
