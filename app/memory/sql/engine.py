@@ -135,12 +135,13 @@ class Database:
         if not self.is_sqlite:
             yield
             return
+        line = self._line
         async with asyncio.timeout(self._timeout):
-            await self._line.acquire()
+            await line.acquire()
         try:
             yield
         finally:
-            self._line.release()
+            line.release()
 
     def _sqlite(self, timeout: float) -> AsyncEngine:
         engine = create_async_engine(
@@ -224,7 +225,7 @@ def _open_once(path: Path, timeout: float) -> None:
         raise ConfigurationError(
             f"the folder {path.parent} for the memory cannot be made: {error.strerror} (see GATEWAY_MEMORY__URL)"
         ) from None
-    with closing(sqlite3.connect(path, timeout)) as connection:
+    with closing(sqlite3.connect(path, timeout=timeout)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
 
 
