@@ -25,7 +25,7 @@ COPY --from=build /opt/venv /opt/venv
 COPY --from=build /build/app ./app
 COPY tools ./tools
 COPY config ./config
-RUN install --directory --owner=gateway --group=gateway data
+RUN install --directory --owner=gateway --group=gateway --mode=0700 data
 
 # `tools` is the folder here and not an installed package too, which a mounted folder without __init__.py would lose to.
 ENV PATH=/opt/venv/bin:$PATH \

@@ -22,7 +22,7 @@ async def test_the_tables_were_brought_up_to_date_once_before_the_replicas_came(
 
     assert migrate.details["State"]["Status"] == "exited"
     assert migrate.details["State"]["ExitCode"] == 0
-    assert (await logs(migrate)).count("has the schema") == 1
+    assert (await logs(migrate)).count("The memory's database has") == 1
     for replica in await stack.replicas():
         assert migrate.details["State"]["FinishedAt"] <= replica.details["State"]["StartedAt"]
 

@@ -51,6 +51,8 @@ class Keys:
             await self._connection.ask(self._release, [self.name(key)], [_claim(key, run_id)])
         except SharedStateUnavailable:
             logger.info("an idempotency key whose run was refused is free in %d s", _CLAIM)
+        except Exception:
+            logger.exception("an idempotency key whose run was refused cannot be freed")
 
     async def check(self, key: IdempotencyKey, run_id: str) -> None:
         """See to it that the key is still to begin this run.

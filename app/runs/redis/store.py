@@ -125,7 +125,10 @@ class RedisRunStore:
             await self._connection.ask(pipeline.execute)
         except SharedStateUnavailable:
             logger.info("Redis was not told that %s does not begin", run.id)
-        self._forget(run.id)
+        except Exception:
+            logger.exception("Redis cannot be told that %s does not begin", run.id)
+        finally:
+            self._forget(run.id)
 
     def ending(self, run: LocalRun) -> Awaitable[None] | None:
         """See `RunStore.ending`."""
