@@ -53,6 +53,7 @@ class Runs:
         self._errands: dict[asyncio.Task[Any], asyncio.Future[None]] = {}
         self._forsaken: set[asyncio.Task[None]] = set()
         self._draining = False
+        self._drained = asyncio.Event()
         self._ending: asyncio.Task[None] | None = None
         self._time_is_up = asyncio.Event()
 
@@ -206,11 +207,16 @@ class Runs:
         self.close()
         if self._ending is None:
             self._ending = asyncio.create_task(self._end_all())
+            self._ending.add_done_callback(lambda _: self._drained.set())
         alarm = asyncio.get_running_loop().call_later(timeout, self._time_is_up.set)
         try:
             await asyncio.wait([self._ending])
         finally:
             alarm.cancel()
+
+    async def drained(self) -> None:
+        """Wait until somebody has drained it."""
+        await self._drained.wait()
 
     async def _end_all(self) -> None:
         going = [*(run.task for run in self._active.values()), *self._errands]

@@ -94,6 +94,7 @@ class RunStream(EventSourceResponse):
         heartbeat: seconds without a write after which a comment is sent; None = never.
         drain: ends the gateway's runs in good order; called when the server is told to stop.
         drain_time: seconds `drain` may take.
+        drained: returns when the gateway's runs have ended; None = the stream is there for one of them.
     """
 
     def __init__(
@@ -108,11 +109,13 @@ class RunStream(EventSourceResponse):
         heartbeat: float | None,
         drain: Callable[[], Awaitable[None]],
         drain_time: float,
+        drained: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._run = run
         self._reader = reader
         self._heartbeat = heartbeat
         self._drain = drain
+        self._drained = drained
         self._stopping = anyio.Event()
         super().__init__(
             _with_retry(retry, frames(run, reader, answer, after)),
@@ -139,6 +142,8 @@ class RunStream(EventSourceResponse):
         """What goes on beside the events; ended with them."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._end_when_stopping())
+            if self._drained is not None:
+                tasks.create_task(self._end_when_drained(self._drained))
             tasks.create_task(self._line.watch())
             if self._heartbeat is not None:
                 tasks.create_task(self._line.keep_alive(self._heartbeat, self._is_over))
@@ -149,6 +154,9 @@ class RunStream(EventSourceResponse):
     async def _end_when_stopping(self) -> None:
         await self._stopping.wait()
         await self._drain()
+
+    async def _end_when_drained(self, drained: Callable[[], Awaitable[None]]) -> None:
+        await drained()
         if not self._is_over():  # it goes on at another replica, where its readers find it again
             await self._line.end()
 
