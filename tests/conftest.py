@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import settings
@@ -18,16 +19,20 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _an_environment_that_says_nothing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Hide the settings of whoever runs the tests, from these and from processes that tests start."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in os.environ:
-            if name.upper().startswith(("GATEWAY_", "OPENAI_")):
-                patch.delenv(name)
-        patch.setenv("GATEWAY_CONFIG_DIR", str(tmp_path_factory.mktemp("config")))
-        patch.setenv("GATEWAY_ENV_FILE", os.devnull)
-        yield
+def pytest_configure(config: pytest.Config) -> None:
+    """Hide the settings of whoever runs the tests, from these and from processes that tests start.
+
+    Before tests are collected: their modules make settings too.
+    """
+    patch = pytest.MonkeyPatch()
+    config.add_cleanup(patch.undo)
+    for name in os.environ:
+        if name.upper().startswith(("GATEWAY_", "OPENAI_")):
+            patch.delenv(name)
+    empty = TemporaryDirectory(prefix="config-")
+    config.add_cleanup(empty.cleanup)
+    patch.setenv("GATEWAY_CONFIG_DIR", empty.name)
+    patch.setenv("GATEWAY_ENV_FILE", os.devnull)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

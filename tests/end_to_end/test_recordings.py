@@ -1,6 +1,6 @@
 """Streams of real servers, replayed by a small server: the gateway tells what a plain reading of the chunks gives.
 
-`GATEWAY_TEST_RECORDINGS` names a folder with them: `NAME.chunks.txt`, a JSON chunk a line. One of our own, in the
+`TEST_RECORDINGS` names a folder with them: `NAME.chunks.txt`, a JSON chunk a line. One of our own, in the
 manner of several servers at once, is always there.
 """
 
@@ -25,7 +25,7 @@ from tests.support.web import ask, gateway
 
 pytestmark = pytest.mark.server
 
-FOLDER = os.environ.get("GATEWAY_TEST_RECORDINGS")
+FOLDER = os.environ.get("TEST_RECORDINGS")
 OWN = [
     {"choices": [], "id": "", "prompt_filter_results": [{"prompt_index": 0}]},
     chunk({"role": "assistant", "content": "", "reasoning_content": "Ask "}, usage=None, service_tier="default"),

@@ -1,6 +1,6 @@
 """Bodies that model servers answer with, one a quirk, each with the one answer or error that is in it.
 
-Read by the reader alone and by a whole gateway. A folder of further ones may be named by `GATEWAY_TEST_STREAMS`:
+Read by the reader alone and by a whole gateway. A folder of further ones may be named by `TEST_STREAMS`:
 `NAME.sse` holds a body, `NAME.expected.json` what is to come of it.
 """
 
@@ -20,7 +20,7 @@ from tests.support.chunks import USAGE, call, calls, chunk, completion, event, s
 
 UNKNOWN = Usage()
 COUNTED = Usage(input_tokens=21, output_tokens=4, total_tokens=25)
-FOLDER = os.environ.get("GATEWAY_TEST_STREAMS")
+FOLDER = os.environ.get("TEST_STREAMS")
 _KINDS = {"not_sse": "not_a_completion"}
 """Kinds of error that have another name here."""
 
@@ -85,7 +85,7 @@ def parameters(bodies: Sequence[Body]) -> list[Any]:
 
 
 def from_elsewhere() -> list[Body]:
-    """The bodies of the folder that `GATEWAY_TEST_STREAMS` names."""
+    """The bodies of the folder that `TEST_STREAMS` names."""
     return [_read(path) for path in sorted(Path(FOLDER).glob("*.sse"))] if FOLDER else []
 
 
