@@ -1,4 +1,5 @@
-# The gateway's image: dependencies as locked, no compiler, no pip, not root, nothing written but in /tmp.
+# The gateway's image: dependencies as locked, no compiler, no pip, not root, nothing written but in /tmp and data/,
+# where conversations are.
 # tools/ and config/ are meant to be mounted over: /srv/gateway/tools and /srv/gateway/config.
 
 FROM python:3.12-slim AS build
@@ -24,6 +25,7 @@ COPY --from=build /opt/venv /opt/venv
 COPY --from=build /build/app ./app
 COPY tools ./tools
 COPY config ./config
+RUN install --directory --owner=gateway --group=gateway --mode=0700 data
 
 # `tools` is the folder here and not an installed package too, which a mounted folder without __init__.py would lose to.
 ENV PATH=/opt/venv/bin:$PATH \
@@ -32,6 +34,7 @@ ENV PATH=/opt/venv/bin:$PATH \
     GATEWAY_SERVER__HOST=0.0.0.0
 
 USER 10001:10001
+VOLUME /srv/gateway/data
 EXPOSE 8000
 HEALTHCHECK --interval=5s --timeout=3s --start-period=30s --retries=3 CMD ["python", "-c", "\
 import http.client, os, sys; \

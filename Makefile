@@ -17,7 +17,7 @@ $(if $(PYTHON),,$(error Python 3.11 or newer is needed; name it with PYTHON=/pat
 $(PYTHON) -m venv --clear $(VENV)
 endef
 
-.PHONY: help run check test lint types imports unit format hundred real-model peers schemathesis llmock browser chaos soak lock image container-test clean
+.PHONY: help run check test lint types imports unit format hundred real-model peers schemathesis llmock browser chaos soak lock image container-test scale-test clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -48,7 +48,7 @@ format: $(VENV)/development ## put the code in form
 	$(BIN)/ruff format
 
 hundred: $(VENV)/development ## the unit suite a hundred times: a test that fails now and then is a fault
-	for turn in $$(seq 100); do echo "turn $$turn" && $(BIN)/python -m pytest -q -m "not (server or real_model or peers or schemathesis or llmock or browser)" || exit 1; done
+	for turn in $$(seq 100); do echo "turn $$turn" && $(BIN)/python -m pytest -q -m "not (server or real_model or peers or schemathesis or llmock or browser or scale)" || exit 1; done
 
 real-model: $(VENV)/real-model ## drive a real llama.cpp server (downloads 130 MB once)
 	$(BIN)/python -m pytest -m real_model -rs tests/real_model
@@ -86,6 +86,9 @@ image: ## build the container image
 
 container-test: ## build the image and show that it serves, as nobody and on a read-only file system
 	.ci/container-test
+
+scale-test: $(VENV)/development ## start the profile "scale", kill one thing after the other, and see what callers saw
+	.ci/scale-test
 
 clean: ## remove everything that was made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .coverage build dist *.egg-info tests/{peers,browser}/node_modules

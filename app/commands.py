@@ -1,4 +1,4 @@
-"""The commands: `serve` and `check`.
+"""The commands: `serve`, `check`, `migrate` and `prune`.
 
 Exit codes: 0 done, also after SIGTERM and Ctrl-C; 1 the configuration does not work, and the last lines on standard
 error say why; 2 the command line is wrong.
@@ -10,13 +10,15 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from textwrap import shorten
 
 from fastapi import FastAPI
 
-from app.chat import ConfigurationError, Tool
+from app.chat import ConfigurationError, GatewayError, Tool
 from app.logs import configure_logging
-from app.main import create_app
+from app.main import IN_MEMORY, chat_memory, create_app
+from app.memory import ConversationStore
 from app.providers.scrubbing import Scrubber
 from app.serving import serve
 from app.settings import Settings
@@ -30,6 +32,8 @@ $GATEWAY_CONFIG_DIR, the first of them that has a value. Without any, the built-
 is set by GATEWAY_MODEL__BASE_URL, GATEWAY_MODEL__NAME and GATEWAY_MODEL__API_KEY.
 """
 _WIDEST = 72
+_LONGEST = 36_500
+"""Days of a hundred years."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -44,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     try:
         options.run(options)
-    except ConfigurationError as error:
+    except GatewayError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0
@@ -63,6 +67,17 @@ def _parser() -> argparse.ArgumentParser:
         "check", help="validate settings and tools, and show the tools", epilog=_SETTINGS, allow_abbrev=False
     )
     checking.set_defaults(run=_check)
+    migrating = commands.add_parser(
+        "migrate", help="bring the memory's database up to date", epilog=_SETTINGS, allow_abbrev=False
+    )
+    migrating.set_defaults(run=_migrate)
+    pruning = commands.add_parser(
+        "prune", help="forget conversations that nobody added to", epilog=_SETTINGS, allow_abbrev=False
+    )
+    pruning.add_argument(
+        "--older-than", type=_days, metavar="DAYS", help="days since their last turn (GATEWAY_MEMORY__KEEP_DAYS)"
+    )
+    pruning.set_defaults(run=_prune)
     return parser
 
 
@@ -80,9 +95,62 @@ def _check(_: argparse.Namespace) -> None:
     sys.stdout.write(asyncio.run(_report(create_app(settings))))
 
 
+def _days(text: str) -> float:
+    rule = argparse.ArgumentTypeError(f"must be a number of days, from 0 to {_LONGEST}")
+    try:
+        days = float(text)
+    except ValueError:
+        raise rule from None
+    if not 0 <= days <= _LONGEST:
+        raise rule
+    return days
+
+
+def _migrate(_: argparse.Namespace) -> None:
+    settings = Settings()
+    _log(settings, settings.logging.level or "warning")
+    if settings.memory.address == IN_MEMORY:
+        sys.stdout.write("The memory is in the process: there is nothing to bring up to date.\n")
+        return
+    revision = asyncio.run(_upgraded(settings.memory.address))
+    sys.stdout.write(f"The memory's database has the tables of {revision}.\n")
+
+
+async def _upgraded(address: str) -> str:
+    from app.memory.sql import Database, migrate  # noqa: PLC0415 - takes a while, and serving need not wait for it
+
+    database = Database(address)
+    try:
+        return await migrate(database)
+    finally:
+        await database.aclose()
+
+
+def _prune(options: argparse.Namespace) -> None:
+    settings = Settings()
+    _log(settings, settings.logging.level or "warning")
+    days = settings.memory.keep_days if options.older_than is None else options.older_than
+    if days is None:
+        raise ConfigurationError("say how old: --older-than DAYS, or GATEWAY_MEMORY__KEEP_DAYS")
+    if settings.memory.address == IN_MEMORY:
+        sys.stdout.write("The memory is in the process: there is nothing to forget.\n")
+        return
+    count = asyncio.run(_forget(chat_memory(settings.memory), timedelta(days=days)))
+    sys.stdout.write(f"Forgot {count} conversations.\n")
+
+
+async def _forget(memory: ConversationStore, age: timedelta) -> int:
+    try:
+        await memory.start()
+        return await memory.prune(datetime.now(UTC) - age)
+    finally:
+        await memory.aclose()
+
+
 def _log(settings: Settings, level: str | None) -> None:
     servers = (settings.model, *(target for targets in settings.models.values() for target in targets))
     secrets = [secret for server in servers for secret in server.secrets]
+    secrets += settings.passwords
     configure_logging(config_dir() / "logging.toml", level=level, scrub=Scrubber(secrets))
 
 

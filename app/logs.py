@@ -11,7 +11,9 @@ from typing import Any
 
 from app.chat import ConfigurationError
 
-_TELLTALE = {"level": "WARNING"}  # their debug lines hold whole requests, with headers and prompts
+_TELLTALE = {"level": "WARNING"}
+"""Of libraries whose debug lines hold whole requests, with headers and prompts, or what is kept of conversations."""
+_LIBRARIES = ("openai", "httpx", "httpx2", "httpcore", "httpcore2", "sqlalchemy", "aiosqlite", "alembic")
 
 DEFAULT: Mapping[str, Any] = {
     "version": 1,
@@ -25,7 +27,7 @@ DEFAULT: Mapping[str, Any] = {
     "root": {"level": "INFO", "handlers": ["stderr"]},
     "loggers": {
         "uvicorn.access": {"filters": ["probes"]},
-        **dict.fromkeys(("openai", "httpx", "httpx2", "httpcore", "httpcore2"), _TELLTALE),
+        **dict.fromkeys(_LIBRARIES, _TELLTALE),
     },
 }
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -14,16 +16,18 @@ from fastapi import FastAPI
 from app import __version__
 from app.advisors import MemoryAdvisor, ToolAdvisor, ToolCallingAdvisor, TraceAdvisor
 from app.advisors.loading import load_advisors
+from app.advisors.summarizer import ModelSummarizer
 from app.chat import Advisor, ChatModel, ChatOptions, Tool
 from app.client import ChatClient
-from app.memory import ChatMemory, InMemoryChatMemory
+from app.memory import ChatMemory, ConversationStore, InMemoryChatMemory, Summarize, SummarizingMemory, Window
+from app.memory.retention import forget_old
 from app.providers.clock import Timeouts
 from app.providers.embedded import DemoModel
 from app.providers.openai import OpenAIModel
 from app.providers.profiles import Profile, profile_for
 from app.providers.routing import BreakerPolicy, Limits, RetryBudget, RetryPolicy, RoutedModel, Target
 from app.providers.transport_aiohttp import AiohttpTransport
-from app.runs import JournalLimits, Retention, RunLimits, Runs
+from app.runs import Fence, InMemoryRunStore, JournalLimits, Retention, RunLimits, Runs, RunStore
 from app.settings import (
     MemorySettings,
     ModelServerSettings,
@@ -35,6 +39,9 @@ from app.settings import (
 from app.startup import DEMO_NOTE, announce, warn_of_lone_memory
 from app.tooling import ToolCallingManager, ToolCallLimits, ToolThreads, discover, settled_tools
 from app.web import Gateway, application
+
+IN_MEMORY = "memory://"
+"""The address of a memory in this process."""
 
 
 def create_app(
@@ -56,7 +63,7 @@ def create_app(
         tools: functions, tools and toolsets instead of those found in the configured packages.
         advisors: habits around the model, beside the configured ones.
         tool_calling_advisor: makes the owner of the tool loop instead of the usual one.
-        memory: keeps conversations instead of the memory of this process. Neither is used where one of the advisors
+        memory: keeps conversations instead of the configured store. Neither is used where one of the advisors
             is a `MemoryAdvisor`, which brings its own.
 
     Raises:
@@ -71,7 +78,14 @@ def create_app(
     manager = _manager(settings.tool_calling)
     loop_of = tool_calling_advisor or partial(ToolCallingAdvisor, manager)
     own: tuple[Advisor, ...] = (*load_advisors(settings.advisors), *advisors)
-    habits: tuple[Advisor, ...] = (TraceAdvisor(), *_memory(settings.memory, memory, own, loop_of), *own)
+    summarizer = ModelSummarizer()
+    if any(isinstance(advisor, MemoryAdvisor) for advisor in own):
+        memory = None
+    elif memory is None and settings.memory.enabled:
+        memory = chat_memory(settings.memory, summarizer)
+    habits: tuple[Advisor, ...] = (TraceAdvisor(), *_memory_advisors(settings.memory, memory, own, loop_of), *own)
+    if settings.redis.url is not None:
+        habits = (*habits, Fence())
 
     def model_of() -> ChatModel:
         return _model(settings) if model is None else model
@@ -94,7 +108,12 @@ def create_app(
         async with AsyncExitStack() as closing:
             client = client_of(model_of())
             closing.push_async_callback(client.model.aclose)
-            runs = Runs(client, _limits(settings.runs))
+            summarizer.model = client.model
+            conversations = memory if isinstance(memory, ConversationStore) else None
+            if conversations is not None:
+                await closing.enter_async_context(_started(conversations, settings.memory.keep_days))
+            store = await closing.enter_async_context(_run_store(settings))
+            runs = Runs(client, _limits(settings.runs), store)
             closing.push_async_callback(runs.drain, settings.server.drain)
             is_demo = model is None and not settings.model.configured and not settings.models
             announce(model=client.model.name, tools=names, demo=is_demo)
@@ -102,6 +121,7 @@ def create_app(
                 "gateway": Gateway(
                     client=client,
                     runs=runs,
+                    conversations=conversations,
                     manager=manager,
                     max_body_bytes=settings.server.max_body_bytes,
                     commit_after=settings.stream.commit_after,
@@ -121,22 +141,80 @@ def _limits(settings: RunsSettings) -> RunLimits:
         active=settings.max_active,
         deadline=settings.deadline,
         grace=settings.disconnect_grace,
-        journal=JournalLimits(settings.max_events, settings.max_bytes),
-        retention=Retention(settings.max_kept, settings.keep),
     )
 
 
-def _memory(
+@asynccontextmanager
+async def _run_store(settings: Settings) -> AsyncIterator[RunStore]:
+    limits = JournalLimits(settings.runs.max_events, settings.runs.max_bytes)
+    retention = Retention(settings.runs.max_kept, settings.runs.keep)
+    store: RunStore = InMemoryRunStore(limits, retention)
+    if settings.redis.url is not None:
+        from app.runs.redis import RedisRunStore  # noqa: PLC0415 - costs 0.2 s, and most gateways are alone
+
+        store = RedisRunStore(settings.redis.url.get_secret_value(), limits, retention, lease=settings.redis.lease)
+    await store.start()
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+def chat_memory(settings: MemorySettings, summarize: Summarize | None = None) -> ConversationStore:
+    """The configured memory, not yet started.
+
+    Args:
+        settings: where it is, and how much it keeps.
+        summarize: sums up what falls out, where that is wanted; None = it is forgotten.
+
+    Raises:
+        ConfigurationError: its address cannot be one.
+    """
+    wanted = Window(settings.max_messages, settings.max_tokens)
+    if not settings.summarize or summarize is None:
+        return _conversation_store(settings, wanted)
+    return SummarizingMemory(_conversation_store(settings, wanted.times(2)), wanted, summarize)
+
+
+def _conversation_store(settings: MemorySettings, window: Window) -> ConversationStore:
+    address = settings.address
+    if address == IN_MEMORY:
+        warn_of_lone_memory(os.environ, sys.argv)
+        return InMemoryChatMemory(window.messages, settings.max_conversations, window.tokens)
+    from app.memory.sql import Database, SqlChatMemory  # noqa: PLC0415 - takes a while, and is not always wanted
+
+    return SqlChatMemory(Database(address), window)
+
+
+@asynccontextmanager
+async def _started(memory: ConversationStore, keep_days: float | None) -> AsyncIterator[None]:
+    try:
+        await memory.start()
+        async with _swept(memory, keep_days):
+            yield
+    finally:
+        await memory.aclose()
+
+
+@asynccontextmanager
+async def _swept(memory: ConversationStore, keep_days: float | None) -> AsyncIterator[None]:
+    if keep_days is None:
+        yield
+        return
+    sweeping = asyncio.create_task(forget_old(memory, timedelta(days=keep_days)))
+    try:
+        yield
+    finally:
+        sweeping.cancel()
+        await asyncio.wait([sweeping])
+
+
+def _memory_advisors(
     settings: MemorySettings,
     memory: ChatMemory | None,
     advisors: Sequence[Advisor],
     loop_of: Callable[[], ToolAdvisor],
 ) -> tuple[MemoryAdvisor, ...]:
-    if any(isinstance(advisor, MemoryAdvisor) for advisor in advisors):
-        return ()
-    if memory is None and settings.enabled:
-        warn_of_lone_memory(os.environ, sys.argv)
-        memory = InMemoryChatMemory(settings.max_messages, settings.max_conversations)
     if memory is None:
         return ()
     if not settings.inside_loop:

@@ -8,7 +8,7 @@ written here. `app.settings_sources` knows these places, `app.settings_models` w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -38,6 +38,7 @@ from app.settings_rules import (
     Seconds,
     Text,
     TimeLimit,
+    passwords_in,
 )
 from app.settings_sources import (
     DotEnvFile,
@@ -47,6 +48,7 @@ from app.settings_sources import (
     config_dir,
     env_file,
 )
+from app.settings_state import MemorySettings, RedisSettings, RunsSettings
 
 __all__ = [
     "BreakerSettings",
@@ -55,6 +57,7 @@ __all__ = [
     "ModelServerSettings",
     "ModelSettings",
     "ProfileSettings",
+    "RedisSettings",
     "RetrySettings",
     "RunsSettings",
     "ServerSettings",
@@ -110,27 +113,6 @@ class ServerSettings(Section):
     drain: Seconds = 10.0
 
 
-class MemorySettings(Section):
-    """What is remembered of a conversation, in this process."""
-
-    enabled: bool = True
-    inside_loop: bool = False
-    max_messages: Count = 200
-    max_conversations: Count = 10_000
-
-
-class RunsSettings(Section):
-    """Runs of one process, and what is kept of them."""
-
-    max_active: Count = 256
-    deadline: TimeLimit = None
-    disconnect_grace: Seconds = 0.0
-    max_events: Count = 20_000
-    max_bytes: Count = 8 * 1024 * 1024
-    max_kept: Annotated[int, Field(ge=0)] = 1_000
-    keep: Seconds = 600.0
-
-
 class LoggingSettings(Section):
     """How much is logged, over what `logging.toml` says."""
 
@@ -168,6 +150,7 @@ class Settings(BaseSettings):
     server: ServerSettings = ServerSettings()
     memory: MemorySettings = MemorySettings()
     runs: RunsSettings = RunsSettings()
+    redis: RedisSettings = RedisSettings()
     logging: LoggingSettings = LoggingSettings()
     advisors: tuple[FactoryName, ...] = ()
 
@@ -179,6 +162,12 @@ class Settings(BaseSettings):
         else:
             return
         raise ConfigurationError(problem)  # out here, so that no traceback shows the other error and its values
+
+    @property
+    def passwords(self) -> tuple[str, ...]:
+        """Passwords of databases, as they stand in addresses and as they are meant."""
+        addresses = [url.get_secret_value() for url in (self.memory.url, self.redis.url) if url is not None]
+        return tuple(dict.fromkeys(form for address in addresses for form in passwords_in(address)))
 
     @classmethod
     def settings_customise_sources(

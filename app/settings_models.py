@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -11,7 +10,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -27,7 +25,7 @@ from app.settings_rules import (
     Seconds,
     Text,
     TimeLimit,
-    stripped,
+    from_file,
 )
 
 OPENAI_BASE_URL = "https://api.openai.com/v1"
@@ -88,15 +86,7 @@ class ModelServerSettings(Section):
     max_answer_bytes: Count = 32 * 1024 * 1024
     profile: ProfileSettings = ProfileSettings()
 
-    @field_validator("api_key", mode="before")
-    @classmethod
-    def _key_from_file(cls, value: object, info: ValidationInfo) -> object:
-        file = info.data.get("api_key_file")
-        if file is None:
-            return value
-        if value:
-            raise ValueError("is given twice, by itself and as a file: give one of them")
-        return stripped(Path(file).read_bytes().decode("latin-1"))
+    _key_from_file = field_validator("api_key", mode="before")(from_file("api_key_file"))
 
     @property
     def server_url(self) -> str:

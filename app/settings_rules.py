@@ -5,12 +5,12 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
 
 T = TypeVar("T")
 
@@ -24,6 +24,20 @@ def stripped(value: object) -> object:
     if isinstance(value, SecretStr):
         value = value.get_secret_value()
     return (value.strip() or None) if isinstance(value, str) else value
+
+
+def from_file(field: str) -> Callable[[object, ValidationInfo], object]:
+    """A validator that takes a value from the file that another field names."""
+
+    def read(value: object, info: ValidationInfo) -> object:
+        file = info.data.get(field)
+        if file is None:
+            return value
+        if value:
+            raise ValueError("is given twice, by itself and as a file: give one of them")
+        return stripped(Path(file).read_bytes().decode("latin-1"))
+
+    return read
 
 
 def _none_for_a_word(value: object) -> object:
@@ -63,6 +77,38 @@ def _headers(value: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
         if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(text.get_secret_value()):
             raise ValueError("must map header names to one line of ASCII text each")
     return value
+
+
+def _redis_url(value: SecretStr) -> SecretStr:
+    url = urlsplit(value.get_secret_value())
+    if url.scheme not in {"redis", "rediss", "unix"} or not (url.netloc or url.path):
+        raise ValueError("must be an address such as redis://[:password@]host:6379/0, rediss:// for TLS")
+    return value
+
+
+def _memory_url(value: SecretStr) -> SecretStr:
+    rule = ValueError("must be a path, sqlite:///path, postgresql://user:password@host/name or memory://")
+    scheme, separator, rest = value.get_secret_value().partition("://")
+    if not scheme or (
+        separator and scheme not in {"sqlite", "postgresql", "postgres"} and (scheme, rest) != ("memory", "")
+    ):
+        raise rule
+    try:
+        passwords_in(value.get_secret_value())
+    except ValueError:
+        raise rule from None
+    return value
+
+
+def passwords_in(address: str) -> tuple[str, ...]:
+    """The passwords in the address of a database, as they stand there and as they are meant.
+
+    Raises:
+        ValueError: it is no address.
+    """
+    url = urlsplit(address)
+    given = [url.password, *(text for name, text in parse_qsl(url.query) if "password" in name)]
+    return tuple(form for password in given if password for form in dict.fromkeys((password, unquote(password))))
 
 
 def _importable(value: str) -> str:
@@ -113,6 +159,8 @@ ReadableFile = Annotated[Path, AfterValidator(_readable)]
 Headers = Annotated[Mapping[str, SecretStr], AfterValidator(_headers)]
 ImportableName = Annotated[str, AfterValidator(_importable)]
 FactoryName = Annotated[str, AfterValidator(_factory)]
+MemoryUrl = Annotated[SecretStr, AfterValidator(_memory_url)]
+RedisUrl = Annotated[SecretStr, AfterValidator(_redis_url)]
 Origin = Annotated[str, AfterValidator(_origin)]
 Peer = Annotated[str, AfterValidator(_peer)]
 Level = Annotated[Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_lower)]

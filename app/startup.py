@@ -40,6 +40,6 @@ def warn_of_lone_memory(environ: Mapping[str, str], arguments: Sequence[str]) ->
     if given is not None and int(given[1]) > 1:
         logger.warning(
             "%s workers, and each remembers conversations by itself: whether a conversation is known will be luck. "
-            "Run one worker, or give create_app a memory that all of them share.",
+            "Run one worker, or keep conversations where all of them find them, by GATEWAY_MEMORY__URL.",
             given[1],
         )

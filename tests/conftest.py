@@ -10,6 +10,9 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import settings
 
+from tests.support.postgres_server import PostgresServer, running_postgres
+from tests.support.redis_server import RedisServer, running_redis
+
 LOOPBACK = ["127.0.0.0/8", "::1"]
 BEHAVIOURS = range(1, 198)
 FAULT = re.compile(r"[A-Z]\d{2}")
@@ -33,6 +36,47 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(empty.cleanup)
     patch.setenv("GATEWAY_CONFIG_DIR", empty.name)
     patch.setenv("GATEWAY_ENV_FILE", os.devnull)
+    patch.setenv("GATEWAY_MEMORY__URL", "memory://")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A real PostgreSQL, the same for all tests that are marked `server` and want one."""
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_database(postgres: PostgresServer) -> Iterator[str]:
+    """The name of a database of the test's own, without tables."""
+    with postgres.database() as name:
+        yield name
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer, postgres_database: str) -> str:
+    """The address of that database."""
+    return postgres.url(postgres_database)
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """A real Redis, the same for all tests that are marked `server` and want one. It stays as it is."""
+    with running_redis() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_of_its_own() -> Iterator[RedisServer]:
+    """A real Redis that the test may stop, kill and pause."""
+    with running_redis() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis_server: RedisServer) -> str:
+    """The address of an empty database of the Redis that stays."""
+    return redis_server.database()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -191,3 +191,58 @@ def test_arguments_of_serve_are_stronger_than_the_environment(
 def test_a_port_out_of_range_is_an_error_of_the_argument(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--port", "70000"]) == 1
     assert "server.port (argument): must be less than or equal to 65535" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["migrate"], "The memory is in the process: there is nothing to bring up to date.\n"),
+        (["prune", "--older-than", "3"], "The memory is in the process: there is nothing to forget.\n"),
+    ],
+)
+def test_where_the_memory_is_in_the_process_there_is_nothing_to_do(
+    line: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line) == 0
+    assert capsys.readouterr().out == said
+
+
+def test_migrate_makes_a_file_and_prune_takes_its_age_from_the_settings_or_the_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("GATEWAY_MEMORY__URL")
+    assert main(["migrate"]) == 0
+    assert (folder / "data" / "gateway.db").is_file()
+    assert main(["prune"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == "The memory's database has the tables of 0002.\n"
+    assert captured.err == "say how old: --older-than DAYS, or GATEWAY_MEMORY__KEEP_DAYS\n"
+
+    monkeypatch.setenv("GATEWAY_MEMORY__KEEP_DAYS", "30")
+    assert main(["prune"]) == 0
+    assert main(["prune", "--older-than", "0.5"]) == 0
+    assert capsys.readouterr().out == "Forgot 0 conversations.\n" * 2
+
+
+@pytest.mark.parametrize("days", ["-1", "nan", "inf", "1e9", "soon"])
+def test_prune_takes_no_age_that_is_none(days: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["prune", f"--older-than={days}"])
+
+    assert left.value.code == 2
+    assert capsys.readouterr().err.endswith("argument --older-than: must be a number of days, from 0 to 36500\n")
+
+
+@pytest.mark.parametrize("line", [["migrate"], ["prune", "--older-than", "3"], ["check"]])
+def test_a_memory_that_cannot_be_used_is_told_in_the_last_line(
+    line: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_tools(folder, "no_tools_here", "")
+    (folder / "diary").write_text("Dear diary, " * 100)
+    monkeypatch.setenv("GATEWAY_TOOLS__PACKAGES", '["no_tools_here"]')
+    monkeypatch.setenv("GATEWAY_MEMORY__URL", "diary")
+
+    assert main(line) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines()[-1].startswith("the memory's file diary cannot be used: DatabaseError: ")

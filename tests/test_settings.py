@@ -25,6 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GATEWAY_CONFIG_DIR", raising=False)
     monkeypatch.delenv("GATEWAY_ENV_FILE", raising=False)
+    monkeypatch.delenv("GATEWAY_MEMORY__URL")
     return tmp_path
 
 
@@ -437,6 +438,37 @@ def test_the_page_on_configuration_names_what_only_a_server_behind_an_alias_has(
     assert set(re.findall(r"^\| `([a-z_]+)` \|", page, re.MULTILINE)) == own
 
 
+# Where the memory is
+
+
+def test_conversations_are_kept_in_a_file_unless_told_otherwise() -> None:
+    assert Settings().memory.address == "data/gateway.db"
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["memory://", "here.db", "sqlite:///here.db", "postgresql://u:p@h:5432/name", "postgres://u@h/name?ssl=require"],
+)
+@pytest.mark.parametrize("place", ["itself", "a file"])
+def test_the_address_of_the_memory_is_taken_as_it_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, address: str, place: str
+) -> None:
+    if place == "itself":
+        monkeypatch.setenv("GATEWAY_MEMORY__URL", f" {address}\n")
+    else:
+        (folder / "address").write_text(f"{address}\n")
+        monkeypatch.setenv("GATEWAY_MEMORY__URL_FILE", "address")
+
+    assert Settings().memory.address == address
+
+
+@pytest.mark.parametrize("word", ["0", "none", "unlimited", "0.0"])
+def test_conversations_can_be_kept_for_ever(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    monkeypatch.setenv("GATEWAY_MEMORY__KEEP_DAYS", word)
+
+    assert Settings().memory.keep_days is None
+
+
 # Secrets and immutability
 
 
@@ -445,11 +477,25 @@ def test_no_form_of_the_settings_shows_a_secret() -> None:
     settings = Settings(
         model={"api_key": KEY, "headers": {"X-Auth": KEY}, "system": f"Say {KEY}", "base_url": f"http://u:{KEY}@h/"},
         tools={"context": {"token": KEY}},
+        memory={"url": f"postgresql://u:{KEY}@h/name"},
+        redis={"url": f"redis://:{KEY}@h"},
     )
 
     shown = f"{settings!r} {settings} {settings.model!r} {settings.tools!r} {settings.model.model_dump()['api_key']}"
+    shown += f"{settings.memory!r} {settings.memory.model_dump()} {settings.redis!r}"
 
     assert KEY not in shown
+
+
+def test_passwords_of_databases_are_known_in_every_form() -> None:
+    settings = Settings(
+        memory={"url": "postgresql://user:s%2Fcret@host/name?sslpassword=of%20the%20key&sslmode=require"},
+        redis={"url": "redis://:only-mine@host:6379/0"},
+    )
+
+    assert settings.passwords == ("s%2Fcret", "s/cret", "of the key", "only-mine")
+    assert Settings().passwords == ()
+    assert Settings(memory={"url": "postgresql://host/name?user=u&password=p%25w"}).passwords == ("p%w",)
 
 
 def test_settings_cannot_be_changed() -> None:
@@ -494,6 +540,16 @@ def test_every_wrong_value_is_named_with_its_place_at_once(folder: Path, monkeyp
         ("SERVER__CORS_ORIGINS", '["https://app.example.org/"]', 'must be "*" or scheme://host[:port] with nothing'),
         ("SERVER__FORWARDED_ALLOW_IPS", '["proxy"]', "must be an IP address, a network such as 10.0.0.0/8"),
         ("STREAM__COMMIT_AFTER", "inf", "must be a finite number"),
+        (
+            "MEMORY__URL",
+            "mysql://u:p@h/name",
+            "must be a path, sqlite:///path, postgresql://user:password@host/name or",
+        ),
+        ("MEMORY__URL", "memory://here", "must be a path, sqlite:///path, postgresql://user:password@host/name or"),
+        ("MEMORY__URL", "postgresql://u:[p@h/name", "must be a path, sqlite:///path, postgresql://user:password@host"),
+        ("MEMORY__URL", "://", "must be a path, sqlite:///path, postgresql://user:password@host/name or memory://"),
+        ("MEMORY__KEEP_DAYS", "-1", "must be greater than or equal to 0"),
+        ("MEMORY__KEEP_DAYS", "36501", "must be less than or equal to 36500"),
         ("LOGGING__LEVEL", "loud", "must be 'debug', 'info', 'warning', 'error' or 'critical'"),
     ],
 )

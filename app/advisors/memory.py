@@ -39,8 +39,9 @@ from app.chat import (
     ToolMessage,
 )
 from app.memory import ChatMemory
-from app.memory.conversation import Conversation, Messages, other_messages, system_messages
+from app.memory.conversation import Conversation, other_messages, system_messages
 from app.memory.pairing import paired
+from app.memory.turns import Messages
 
 _ANSWERED = frozenset({FinishReason.STOP, FinishReason.LENGTH, FinishReason.CONTENT_FILTER, FinishReason.RETURN_DIRECT})
 

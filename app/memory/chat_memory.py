@@ -7,9 +7,12 @@ conversation over another, with which the slower of two writers would erase the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from datetime import datetime
+from typing import Protocol, runtime_checkable
 
 from app.chat import Message
+from app.chat.text import well_formed_text
+from app.memory.turns import ConversationInfo, KeptConversation
 
 
 class ChatMemory(Protocol):
@@ -20,7 +23,7 @@ class ChatMemory(Protocol):
 
         Raises:
             TypeError: the id is not a text.
-            ValueError: the id is blank.
+            ValueError: the id is blank, or holds what no store can keep.
         """
 
     async def append(self, conversation_id: str, messages: Sequence[Message]) -> None:
@@ -35,7 +38,7 @@ class ChatMemory(Protocol):
 
         Raises:
             TypeError: the id is not a text, or what is to be remembered is not messages.
-            ValueError: the id is blank, or there are no messages.
+            ValueError: the id is blank or holds what no store can keep, or there are no messages.
         """
 
     async def clear(self, conversation_id: str) -> None:
@@ -43,8 +46,81 @@ class ChatMemory(Protocol):
 
         Raises:
             TypeError: the id is not a text.
-            ValueError: the id is blank.
+            ValueError: the id is blank, or holds what no store can keep.
         """
+
+
+@runtime_checkable
+class ConversationStore(ChatMemory, Protocol):
+    """A `ChatMemory` whose conversations can be looked at, copied and aged. All of the gateway's own are.
+
+    Every method, those of `ChatMemory` included, raises `MemoryUnavailable` where the store cannot be asked.
+    """
+
+    async def start(self) -> None:
+        """Get ready to remember.
+
+        Raises:
+            ConfigurationError: it cannot; the message says why.
+        """
+
+    async def aclose(self) -> None:
+        """Give back what the store holds."""
+
+    async def ping(self) -> None:
+        """See whether the store can be asked."""
+
+    async def read(self, conversation_id: str) -> KeptConversation:
+        """All that is kept of a conversation.
+
+        Raises:
+            ConversationNotFound: there is none.
+        """
+
+    async def page(self, limit: int, *, before: tuple[datetime, str] | None = None) -> list[ConversationInfo]:
+        """Conversations, the one that was added to last first.
+
+        Args:
+            limit: how many at most.
+            before: the `updated_at` and the id of the last one of the page before.
+        """
+
+    async def fork(self, conversation_id: str, new_id: str, turn: int | None = None) -> KeptConversation:
+        """Begin another conversation with what was said in one.
+
+        Args:
+            conversation_id: what is copied.
+            new_id: the new conversation's id.
+            turn: the number of the last turn that is copied; None = all are.
+
+        Raises:
+            ConversationNotFound: there is none.
+            ConversationExists: there is one of the new id.
+            TurnNotFound: it has no turn of that number, or no longer.
+        """
+
+    async def replace(self, old: KeptConversation, new: KeptConversation) -> bool:
+        """Write a conversation anew, unless it was changed since it was read.
+
+        Args:
+            old: as it was read.
+            new: as it is to be.
+
+        Returns:
+            Whether it was written.
+        """
+
+    async def prune(self, before: datetime) -> int:
+        """Forget conversations that were not added to since.
+
+        Returns:
+            How many there were.
+        """
+
+
+def can_be_id(text: str) -> bool:
+    """Whether the text can name a conversation in every store: databases take neither NUL nor half a character."""
+    return bool(text.strip()) and "\0" not in text and well_formed_text(text) == text
 
 
 def checked_id(conversation_id: str) -> str:
@@ -52,13 +128,15 @@ def checked_id(conversation_id: str) -> str:
 
     Raises:
         TypeError: it is not a text.
-        ValueError: it is blank, which would be one conversation shared by all who give none.
+        ValueError: it is blank, which would be one conversation shared by all who give none, or no store could keep it.
     """
     given: object = conversation_id
     if not isinstance(given, str):
         raise TypeError(f"a conversation id is a text, got {type(given).__name__}")
     if not given.strip():
         raise ValueError("a conversation id must not be blank")
+    if not can_be_id(given):
+        raise ValueError("a conversation id must not hold NUL or half a character")
     return given
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from app.chat import AssistantMessage, Message, SystemMessage, ToolMessage
-
-Messages: TypeAlias = tuple[Message, ...]
+from app.memory.turns import Messages, Summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +24,15 @@ class Conversation:
 
         Args:
             messages: all that the request has to say. Its system messages, where it has some, stand for the
-                remembered ones.
+                remembered ones, but not for a summary of what is no longer remembered.
             said: `messages` in the form in which they would be remembered, by which those are found that are
                 remembered already; None = `messages` themselves.
         """
         past = other_messages(self.remembered)
         covered, _ = _overlap(past, other_messages(messages if said is None else said))
         return (
-            *(system_messages(messages) or system_messages(self.remembered)),
+            *(system_messages(messages) or _instructions(self.remembered)),
+            *(message for message in self.remembered if isinstance(message, Summary)),
             *past[: len(past) - covered],
             *other_messages(messages),
         )
@@ -48,6 +47,10 @@ class Conversation:
 def system_messages(messages: Iterable[Message]) -> Messages:
     """The system messages among them."""
     return tuple(message for message in messages if isinstance(message, SystemMessage))
+
+
+def _instructions(messages: Iterable[Message]) -> Messages:
+    return tuple(message for message in system_messages(messages) if not isinstance(message, Summary))
 
 
 def other_messages(messages: Iterable[Message]) -> Messages:

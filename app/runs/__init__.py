@@ -7,11 +7,15 @@ from app.runs.errors import (
     GatewayFull,
     IdempotencyKeyReused,
     RunGone,
+    RunLost,
     RunNotFound,
     RunRefused,
+    SharedStateUnavailable,
     ShuttingDown,
 )
-from app.runs.in_memory import InMemoryJournal, JournalLimits
+from app.runs.fence import Fence
+from app.runs.in_memory_journal import InMemoryJournal, JournalLimits
+from app.runs.in_memory_store import InMemoryRunStore
 from app.runs.journal import (
     Entry,
     Journal,
@@ -23,22 +27,27 @@ from app.runs.journal import (
     RunStarted,
     Span,
 )
-from app.runs.manager import RunLimits, RunOptions, Runs, WhenBusy
+from app.runs.local_run import LocalRun, OnDisconnect
+from app.runs.manager import Runs
+from app.runs.options import RunLimits, RunOptions
 from app.runs.readers import Reader
-from app.runs.register import IdempotencyKey, Retention
-from app.runs.run import OnDisconnect, Run, RunStatus
+from app.runs.run import Run, RunStatus, RunSummary
+from app.runs.store import IdempotencyKey, Retention, RunStore, WhenBusy
 
 __all__ = [
     "ConversationBusy",
     "Entry",
     "Escaped",
     "EventsGone",
+    "Fence",
     "GatewayFull",
     "IdempotencyKey",
     "IdempotencyKeyReused",
     "InMemoryJournal",
+    "InMemoryRunStore",
     "Journal",
     "JournalLimits",
+    "LocalRun",
     "OnDisconnect",
     "Reader",
     "Retention",
@@ -50,12 +59,16 @@ __all__ = [
     "RunFailed",
     "RunGone",
     "RunLimits",
+    "RunLost",
     "RunNotFound",
     "RunOptions",
     "RunRefused",
     "RunStarted",
     "RunStatus",
+    "RunStore",
+    "RunSummary",
     "Runs",
+    "SharedStateUnavailable",
     "ShuttingDown",
     "Span",
     "WhenBusy",

@@ -53,3 +53,24 @@ class EventsGone(GatewayError):
             "or take the answer from the run itself when it has ended"
         )
         self.first = first
+
+
+class SharedStateUnavailable(RunRefused):
+    """What the replicas share cannot be asked right now, and the request needs it."""
+
+    retry_after = 2.0
+
+
+class RunLost(GatewayError):
+    """The replica that the run was going on is gone, and the run with it."""
+
+
+def afresh(error: Exception) -> Exception:
+    """The error as if nobody had raised it: it is kept, and where it was raised holds all that was at work there."""
+    behind: list[BaseException | None] = [error]
+    while behind:
+        one = behind.pop()
+        if one is not None and one.__traceback__ is not None:
+            one.__traceback__ = None
+            behind += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
+    return error

@@ -79,4 +79,5 @@ class Journal(Protocol):
 
         Raises:
             EventsGone: while iterating: the next entry was dropped before this reader came to it.
+            RunGone: while iterating: all of them were.
         """

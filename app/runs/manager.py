@@ -4,66 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, TypeVar
 
-from app.chat import ChatRequest
+from app.chat import ChatEvents, ChatRequest
 from app.client import ChatClient
 from app.runs.containment import contained
-from app.runs.errors import ConversationBusy, GatewayFull, ShuttingDown
-from app.runs.in_memory import InMemoryJournal, JournalLimits
-from app.runs.register import IdempotencyKey, Register, Retention
-from app.runs.run import OnDisconnect, Run
+from app.runs.errors import GatewayFull, RunGone, RunNotFound, SharedStateUnavailable, ShuttingDown
+from app.runs.fence import fenced
+from app.runs.in_memory_store import InMemoryRunStore
+from app.runs.local_run import LocalRun
+from app.runs.options import RunLimits, RunOptions
+from app.runs.run import Run, RunSummary, new_run_id
+from app.runs.store import IdempotencyKey, Place, RunStore
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-WhenBusy: TypeAlias = Literal["reject", "queue", "cancel_previous"]
-"""What to do with a run whose conversation has one that is still going: refuse it, let it wait, or end the others."""
-
 _ENDED = "the gateway shut down before the run had ended"
+
+_JOINING = 5.0
+"""Seconds to wait for a run that is being begun by the same key."""
+_JOINING_PAUSE = 0.02
 
 _CLEAN_UP = 0.5
 """Seconds that runs have to give back what they hold after they were ended, before their readers are told the end."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunLimits:
-    """How much there may be of runs.
-
-    Attributes:
-        active: how many may be going at once, those that wait for their conversation included; None = any number.
-        deadline: seconds that one may take, see `Run`; None = any number.
-        grace: seconds in which a reader may come back before a run that nobody reads is cancelled.
-        journal: what is kept of one.
-        retention: what is kept of those that have ended.
-    """
-
-    active: int | None = None
-    deadline: float | None = None
-    grace: float = 0.0
-    journal: JournalLimits = field(default_factory=JournalLimits)
-    retention: Retention = field(default_factory=Retention)
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """How one run is to be run.
-
-    Attributes:
-        tool_calling: see `ChatClient.run`.
-        when_busy: what to do when another run of the conversation is still going. One that was told to end is waited
-            for in any case.
-        on_disconnect: see `Run`.
-        request_id: see `Run`.
-    """
-
-    tool_calling: bool | None = None
-    when_busy: WhenBusy = "reject"
-    on_disconnect: OnDisconnect = "cancel"
-    request_id: str | None = None
 
 
 class Runs:
@@ -72,16 +40,20 @@ class Runs:
     Args:
         client: drives each run's chain.
         limits: how much there may be of them.
+        store: where they are known; None = in the memory of this process. Whoever made it closes it.
     """
 
-    def __init__(self, client: ChatClient, limits: RunLimits | None = None) -> None:
+    def __init__(self, client: ChatClient, limits: RunLimits | None = None, store: RunStore | None = None) -> None:
         self._client = client
         self._limits = limits or RunLimits()
-        self._register = Register(self._limits.retention)
-        self._active: dict[str, Run] = {}
-        self._lines: dict[str, list[Run]] = {}
+        self._store = store or InMemoryRunStore()
+        self._active: dict[str, LocalRun] = {}
+        self._starting: dict[str, asyncio.Future[None]] = {}
+        self._beginning = 0
         self._errands: dict[asyncio.Task[Any], asyncio.Future[None]] = {}
+        self._forsaken: set[asyncio.Task[None]] = set()
         self._draining = False
+        self._drained = asyncio.Event()
         self._ending: asyncio.Task[None] | None = None
         self._time_is_up = asyncio.Event()
 
@@ -108,7 +80,12 @@ class Runs:
         if self._draining:
             raise ShuttingDown("the gateway is shutting down; ask again in a moment")
 
-    async def start(self, request: ChatRequest, options: RunOptions | None = None) -> Run:
+    @property
+    def store(self) -> RunStore:
+        """Where runs are known."""
+        return self._store
+
+    async def start(self, request: ChatRequest, options: RunOptions | None = None) -> LocalRun:
         """Begin a run. It goes on by itself until it ends or is cancelled.
 
         Args:
@@ -119,9 +96,10 @@ class Runs:
             ConversationBusy: another run of the conversation is still going, and this one is not to wait for it.
             GatewayFull: no more runs at once.
             ShuttingDown: the gateway is on its way out.
+            SharedStateUnavailable: other replicas would have to be told of it, and cannot be.
             ConfigurationError: see `ChatClient.run`.
         """
-        return self._start(request, options or RunOptions(), None)
+        return await self._start(new_run_id(), request, options or RunOptions(), None)
 
     async def start_once(
         self, key: IdempotencyKey, request: ChatRequest, options: RunOptions | None = None
@@ -141,9 +119,26 @@ class Runs:
             RunRefused: see `start`. The key has begun nothing then.
             ConfigurationError: see `ChatClient.run`.
         """
-        if run := self._register.begun_by(key):
-            return run, False
-        return self._start(request, options or RunOptions(), key), True
+        run_id = new_run_id()
+        patience = _JOINING
+        while holder := await self._store.claim(key, run_id):
+            try:
+                return await self.get(holder), False
+            except (RunNotFound, RunGone):  # it is being begun by another replica, or was refused or forgotten just now
+                if patience <= 0:
+                    raise SharedStateUnavailable("the run that this key has begun cannot be found yet") from None
+            await asyncio.sleep(_JOINING_PAUSE)
+            patience -= _JOINING_PAUSE
+        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._starting[run_id] = begun
+        try:
+            return await self._start(run_id, request, options or RunOptions(), key), True
+        except BaseException:
+            await self._store.unclaim(key, run_id)
+            raise
+        finally:
+            del self._starting[run_id]
+            begun.set_result(None)
 
     async def get(self, run_id: str) -> Run:
         """A run that is going, or has ended not long ago.
@@ -152,11 +147,31 @@ class Runs:
             RunNotFound: there never was one of this id.
             RunGone: it has ended and is no longer kept.
         """
-        return self._register.get(run_id)
+        if starting := self._starting.get(run_id):
+            await asyncio.wait([starting])
+        return self._active.get(run_id) or await self._store.get(run_id)
 
-    async def page(self, limit: int, *, before: str | None = None, conversation_id: str | None = None) -> list[Run]:
-        """Runs that are going or have ended not long ago, the newest first. See `Register.page`."""
-        return self._register.page(limit, before=before, conversation_id=conversation_id)
+    async def page(
+        self, limit: int, *, before: str | None = None, conversation_id: str | None = None
+    ) -> list[RunSummary]:
+        """Runs that are going or have ended not long ago, the newest first. See `RunStore.page`."""
+        return await self._store.page(limit, before=before, conversation_id=conversation_id)
+
+    @asynccontextmanager
+    async def between_runs(self, conversation_id: str) -> AsyncIterator[None]:
+        """Hold a conversation while no run of it is going.
+
+        Raises:
+            ConversationBusy: one is.
+            SharedStateUnavailable: nobody can tell.
+        """
+        place = await self._store.enter(conversation_id, new_run_id(), "reject")
+        try:
+            if not place.is_first:
+                await place.wait()
+            yield
+        finally:
+            await place.leave()
 
     async def attend(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do work that is no run, and that is to end with the runs when the gateway does.
@@ -192,11 +207,16 @@ class Runs:
         self.close()
         if self._ending is None:
             self._ending = asyncio.create_task(self._end_all())
+            self._ending.add_done_callback(lambda _: self._drained.set())
         alarm = asyncio.get_running_loop().call_later(timeout, self._time_is_up.set)
         try:
             await asyncio.wait([self._ending])
         finally:
             alarm.cancel()
+
+    async def drained(self) -> None:
+        """Wait until somebody has drained it."""
+        await self._drained.wait()
 
     async def _end_all(self) -> None:
         going = [*(run.task for run in self._active.values()), *self._errands]
@@ -222,58 +242,66 @@ class Runs:
         for run in list(self._active.values()):
             await run.abandon(error)
 
-    def _start(self, request: ChatRequest, options: RunOptions, key: IdempotencyKey | None) -> Run:
+    async def _start(
+        self, run_id: str, request: ChatRequest, options: RunOptions, key: IdempotencyKey | None
+    ) -> LocalRun:
         self.check_open()
-        if self._limits.active is not None and self.active >= self._limits.active:
-            raise GatewayFull(f"{self.active} runs are going, as many as may; ask again in a moment")
-        before = self._line(request.conversation_id, options.when_busy)
+        going = sum(run.end is None for run in self._active.values()) + self._beginning
+        if self._limits.active is not None and going >= self._limits.active:
+            raise GatewayFull(f"{going} runs are going, as many as may; ask again in a moment")
         events = self._client.run(request, tool_calling=options.tool_calling)
-        if options.when_busy == "cancel_previous":
-            for earlier in before:
-                earlier.cancel()
-        run = Run(
-            events,
-            journal=InMemoryJournal(self._limits.journal),
-            conversation_id=request.conversation_id,
-            turn=_ended(before) if before else None,
-            deadline=self._limits.deadline,
-            on_disconnect=options.on_disconnect,
-            grace=self._limits.grace,
-            request_id=options.request_id,
-        )
+        self._beginning += 1
+        try:
+            run = await self._known(run_id, request, events, options, key)
+            with fenced(partial(self._store.confirm, run)):
+                run.begin()
+        finally:
+            self._beginning -= 1
         self._active[run.id] = run
-        self._register.add(run, key)
-        if run.conversation_id is not None:
-            self._lines.setdefault(run.conversation_id, []).append(run)
-        run.task.add_done_callback(lambda _: self._ended(run))
+        run.task.add_done_callback(lambda _: self._active.pop(run.id))
         return run
 
-    def _line(self, conversation_id: str | None, when_busy: WhenBusy) -> list[Run]:
-        """The runs that one more of the conversation has to wait for."""
-        if conversation_id is None:
-            return []
-        before = list(self._lines.get(conversation_id, ()))
-        if when_busy == "reject" and any(not run.is_ending for run in before):
-            raise ConversationBusy(
-                f"conversation {conversation_id!r} has a run that is still going; wait for its end and ask again, or "
-                'say what to do by "when_busy": "queue" or "cancel_previous"'
-            )
-        return before
+    async def _known(
+        self, run_id: str, request: ChatRequest, events: ChatEvents, options: RunOptions, key: IdempotencyKey | None
+    ) -> LocalRun:
+        """A run that may begin: it has its place in its conversation, and all know of it who have to."""
+        place: Place | None = None
+        if request.conversation_id is not None:
+            place = await self._store.enter(request.conversation_id, run_id, options.when_busy)
+        run = LocalRun(
+            events,
+            run_id=run_id,
+            journal=self._store.journal(run_id),
+            conversation_id=request.conversation_id,
+            turn=None if place is None or place.is_first else place.wait,
+            release=None if place is None else place.leave,
+            deadline=self._limits.deadline,
+            on_disconnect=options.on_disconnect,
+            abandoned=self._abandoned,
+            grace=self._limits.grace,
+            ending=self._store.ending,
+            ended=self._store.end,
+            request_id=options.request_id,
+        )
+        needs_others = key is not None or place is not None or options.on_disconnect == "continue"
+        try:
+            await self._store.add(run, key, shared=needs_others)
+            self.check_open()  # whoever drains has not waited for this one
+        except BaseException:
+            await self._store.drop(run)
+            if place is not None:
+                await place.leave()
+            raise
+        return run
 
-    def _ended(self, run: Run) -> None:
-        del self._active[run.id]
-        self._register.end(run)
-        if run.conversation_id is not None:
-            line = self._lines[run.conversation_id]
-            line.remove(run)
-            if not line:
-                del self._lines[run.conversation_id]
+    def _abandoned(self, run: LocalRun) -> None:
+        task = asyncio.create_task(self._cancel_unread(run))
+        self._forsaken.add(task)
+        task.add_done_callback(self._forsaken.discard)
 
-
-def _ended(runs: list[Run]) -> Callable[[], Coroutine[Any, Any, object]]:
-    """What waits until they have given back all they held."""
-    tasks = [run.task for run in runs]
-    return lambda: asyncio.wait(tasks)
+    async def _cancel_unread(self, run: LocalRun) -> None:
+        if not await self._store.is_read_elsewhere(run) and not run.readers.present:
+            run.cancel()
 
 
 def _cancel(task: asyncio.Task[Any]) -> None:

@@ -20,6 +20,11 @@ class Readers:
         self._present: set[Reader] = set()
         self._alarm: asyncio.TimerHandle | None = None
 
+    @property
+    def present(self) -> int:
+        """How many there are."""
+        return len(self._present)
+
     def enter(self) -> Reader:
         """One more reader. It must `leave`."""
         self._disarm()
@@ -29,6 +34,11 @@ class Readers:
 
     def _leave(self, reader: Reader) -> None:
         self._present.remove(reader)
+        self.recheck()
+
+    def recheck(self) -> None:
+        """See whether nobody is there any more."""
+        self._disarm()
         if self._present or self._abandoned is None:
             return
         if self._grace:

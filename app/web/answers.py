@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from app.chat import ChatResponse, Round, RoundCompleted, ToolCall, ToolRun, Usage
-from app.runs import Run, RunCancelled, RunCompleted, RunFailed
+from app.runs import Run, RunCancelled, RunCompleted, RunFailed, RunSummary
 from app.web.errors import problem_of
 
 Answer: TypeAlias = Callable[[ChatResponse], dict[str, Any]]
@@ -32,21 +32,21 @@ def answer_document(response: ChatResponse, *, run_id: str, conversation_id: str
         "reasoning": message.reasoning,
         "refusal": message.refusal,
         "finish_reason": response.finish_reason.value,
-        "tool_calls": [_tool_call(call) for call in message.tool_calls],
+        "tool_calls": [tool_call_document(call) for call in message.tool_calls],
         "tool_runs": [_tool_run(run) for run in response.tool_runs],
         "usage": usage_document(response.usage),
         "rounds": [round_document(one) for one in response.rounds],
     }
 
 
-def run_summary(run: Run) -> dict[str, Any]:
+def run_summary(run: RunSummary) -> dict[str, Any]:
     """What a list says of a run."""
     return {
         "id": run.id,
         "status": run.status,
         "conversation_id": run.conversation_id,
-        "created_at": _time(run.created_at),
-        "ended_at": _time(run.ended_at) if run.ended_at else None,
+        "created_at": time_text(run.created_at),
+        "ended_at": time_text(run.ended_at) if run.ended_at else None,
     }
 
 
@@ -83,7 +83,8 @@ def usage_document(usage: Usage) -> dict[str, int | None]:
     }
 
 
-def _time(moment: datetime) -> str:
+def time_text(moment: datetime) -> str:
+    """A moment in UTC, to the millisecond."""
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -92,7 +93,8 @@ def milliseconds(ms: float) -> float:
     return round(ms, 1)
 
 
-def _tool_call(call: ToolCall) -> dict[str, Any]:
+def tool_call_document(call: ToolCall) -> dict[str, Any]:
+    """A call that the model asks for."""
     extra = {"extra": dict(call.extra)} if call.extra else {}
     return {"id": call.id, "name": call.name, "arguments": call.arguments, **extra}
 

@@ -48,7 +48,7 @@ def _middleware(cors_origins: Sequence[str]) -> list[Middleware]:
     cors = Middleware(
         CORSMiddleware,
         allow_origins=list(cors_origins),
-        allow_methods=["GET", "POST"],
+        allow_methods=["GET", "POST", "DELETE"],
         allow_headers=["*"],
         expose_headers=["Location", HEADER, "Retry-After", REPLAYED],
         max_age=600,

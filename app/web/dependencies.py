@@ -10,10 +10,12 @@ from fastapi import Depends, Request
 from pydantic import BaseModel
 
 from app.client import ChatClient
+from app.memory import ConversationStore
 from app.runs import Run, Runs
 from app.tooling import ToolCallingManager
 from app.web.body import read_json, validated
-from app.web.schemas import ChatBody, ToolCallsBody
+from app.web.parameters import ConversationsUnknown
+from app.web.schemas import ChatBody, ForkBody, ToolCallsBody
 
 OWNER = "owner"
 """Who all callers are, until they are told apart."""
@@ -28,6 +30,7 @@ class Gateway:
     Attributes:
         client: drives chains, knows the tools and the model.
         runs: the runs that are going.
+        conversations: what is remembered, None where that cannot be looked at.
         manager: runs the tool calls of callers who drive the loop.
         max_body_bytes: how large a request's body may be.
         commit_after: seconds after which a stream begins though the model has said nothing.
@@ -38,6 +41,7 @@ class Gateway:
 
     client: ChatClient
     runs: Runs
+    conversations: ConversationStore | None
     manager: ToolCallingManager
     max_body_bytes: int
     commit_after: float
@@ -73,6 +77,15 @@ NamedRun: TypeAlias = Annotated[Run, Depends(_run)]
 """The run that the address names. RunNotFound, RunGone: there is none."""
 
 
+async def _conversations(gateway: CurrentGateway) -> ConversationStore:
+    if gateway.conversations is None:
+        raise ConversationsUnknown("this gateway keeps no conversations that can be looked at")
+    return gateway.conversations
+
+
+Conversations: TypeAlias = Annotated[ConversationStore, Depends(_conversations)]
+
+
 def _body(schema: type[T]) -> Callable[[Request, Gateway], Awaitable[T]]:
     async def read(request: Request, gateway: CurrentGateway) -> T:
         return validated(schema, await read_json(request, limit=gateway.max_body_bytes))
@@ -81,4 +94,5 @@ def _body(schema: type[T]) -> Callable[[Request, Gateway], Awaitable[T]]:
 
 
 Chat: TypeAlias = Annotated[ChatBody, Depends(_body(ChatBody))]
+Fork: TypeAlias = Annotated[ForkBody, Depends(_body(ForkBody))]
 ToolCalls: TypeAlias = Annotated[ToolCallsBody, Depends(_body(ToolCallsBody))]

@@ -135,6 +135,41 @@ class RunDocument(RunSummaryDocument):
     problem: Annotated[ProblemDocument | None, Field(description="Of a run that has failed.")]
 
 
+class ConversationSummaryDocument(Document):
+    """A conversation in a list."""
+
+    id: str
+    created_at: str
+    updated_at: str
+    turns: Annotated[int, Field(description="How many are remembered.")]
+
+
+class ConversationsDocument(Document):
+    """One page of the conversations that are remembered, the one that was added to last first."""
+
+    conversations: list[ConversationSummaryDocument]
+    next: Annotated[str | None, Field(description="What to send as `before` for the next page; null on the last.")]
+
+
+class TurnDocument(Document):
+    """One turn, from what the user said to the answer."""
+
+    number: Annotated[int, Field(description="Stays when older turns fall out.")]
+    created_at: str
+    messages: list[MessageForm]
+
+
+class ConversationDocument(Document):
+    """What is remembered of a conversation."""
+
+    id: str
+    created_at: str
+    updated_at: str
+    system: list[str]
+    summary: Annotated[str | None, Field(description="Of turns that are no longer remembered.")]
+    turns: list[TurnDocument]
+
+
 class ToolDocument(Document):
     """A tool that requests can name."""
 
@@ -185,4 +220,8 @@ class ReadyDocument(Document):
     model: Annotated[str, Field(description="The alias of requests that name none.")]
     targets: Annotated[list[TargetDocument], Field(description="Absent where no model server is configured.")] = []
     demo: Annotated[bool, Field(description="Whether the built-in demo model answers, not a model server.")]
+    shared: Annotated[
+        Literal["available", "unavailable"] | None,
+        Field(description="Whether what the replicas share can be asked. Absent where there is one process."),
+    ] = None
     note: Annotated[str, Field(description="Demo only: how to configure a model.")] = ""

@@ -36,19 +36,22 @@ from app.chat import (
     QuotaExceeded,
     ToolError,
 )
+from app.memory import ConversationExists, ConversationNotFound, MemoryUnavailable, TurnNotFound
 from app.runs import (
     ConversationBusy,
     EventsGone,
     GatewayFull,
     IdempotencyKeyReused,
     RunGone,
+    RunLost,
     RunNotFound,
     RunRefused,
+    SharedStateUnavailable,
     ShuttingDown,
 )
 from app.web.body import BodyInvalid, BodyNotJson, BodyTooLarge, BodyUnlabelled
 from app.web.encoding import encode
-from app.web.parameters import ParameterInvalid
+from app.web.parameters import ConversationsUnknown, ParameterInvalid
 from app.web.request_ids import current_request_id
 
 logger = logging.getLogger(__name__)
@@ -85,13 +88,20 @@ KINDS: Mapping[type[Exception], Kind] = MappingProxyType(
         BodyUnlabelled: Kind("body-unlabelled", 415, "The body is not labelled as JSON"),
         BodyTooLarge: Kind("body-too-large", 413, "The body is too large"),
         BodyInvalid: Kind("body-invalid", 422, "The body is not what is taken here"),
+        ConversationsUnknown: Kind("conversations-unknown", 501, "Conversations cannot be looked at"),
         ParameterInvalid: Kind("parameter-invalid", 422, "A header or a parameter is not what is taken here"),
         IdempotencyKeyReused: Kind("idempotency-key-reused", 422, "The idempotency key was used for another request"),
         RunNotFound: Kind("run-not-found", 404, "There is no such run"),
         RunGone: Kind("run-gone", 410, "The run is no longer kept"),
         EventsGone: Kind("events-gone", 410, "The events are no longer kept"),
+        ConversationNotFound: Kind("conversation-not-found", 404, "There is no such conversation"),
+        TurnNotFound: Kind("turn-not-found", 404, "The conversation has no such turn"),
+        ConversationExists: Kind("conversation-exists", 409, "There is such a conversation already"),
+        MemoryUnavailable: Kind("memory-unavailable", 503, "The memory of conversations cannot be asked"),
         ConversationBusy: Kind("conversation-busy", 409, "The conversation has a run that is still going"),
         GatewayFull: Kind("gateway-full", 503, "The gateway has no room for another run"),
+        SharedStateUnavailable: Kind("shared-state-unavailable", 503, "What the replicas share cannot be asked"),
+        RunLost: Kind("lost", 502, "The run is lost"),
         ShuttingDown: Kind("shutting-down", 503, "The gateway is shutting down"),
         QuotaExceeded: Kind("model-quota-exceeded", 429, "The quota at the model server is used up"),
         ModelRateLimited: Kind("model-rate-limited", 429, "The model server is asked too often"),
@@ -174,7 +184,7 @@ def _members(error: Exception) -> dict[str, Any]:
 
 
 def _seconds(error: Exception) -> int:
-    wanted = error.retry_after if isinstance(error, ModelError | RunRefused) else None
+    wanted = error.retry_after if isinstance(error, ModelError | RunRefused | MemoryUnavailable) else None
     if wanted is None or not math.isfinite(wanted):
         wanted = _RETRY_AFTER_QUOTA if isinstance(error, QuotaExceeded) else _RETRY_AFTER
     return math.ceil(min(max(wanted, 1.0), _LONGEST_RETRY_AFTER))

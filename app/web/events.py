@@ -18,7 +18,7 @@ from app.chat import (
     ToolCallStarted,
     ToolCallSucceeded,
 )
-from app.runs import Entry, EventsGone, Run, RunCancelled, RunCompleted, RunFailed, RunStarted
+from app.runs import Entry, EventsGone, Run, RunCancelled, RunCompleted, RunFailed, RunGone, RunStarted
 from app.web.answers import Answer, milliseconds, round_document
 from app.web.errors import problem_of
 
@@ -108,7 +108,7 @@ class Projection:
                 name, data = _WIRE[type(event)]
                 return name, place | data(event)
 
-    def cut_off(self, error: EventsGone) -> tuple[str, dict[str, Any]]:
+    def cut_off(self, error: EventsGone | RunGone) -> tuple[str, dict[str, Any]]:
         """The name and the data of the event that ends a stream before the run's end, and is none of the run's."""
         return "stream.cut_off", self._problem(error) | {"run_id": self._run_id}
 

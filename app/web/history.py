@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.chat import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, ToolResult, UserMessage
+from app.web.answers import tool_call_document
 from app.web.body import BodyInvalid, FieldError
 from app.web.schemas import (
     AssistantMessageForm,
@@ -51,6 +52,29 @@ def open_calls(forms: Sequence[MessageForm]) -> tuple[tuple[Message, ...], Assis
 def wire_results(message: ToolMessage) -> list[dict[str, Any]]:
     """A tool message as callers get it: one message a result."""
     return [{"role": "tool", "tool_call_id": result.id, "content": result.content} for result in message.results]
+
+
+def wire_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Messages as callers get them, in the form in which they can send them."""
+    return [form for message in messages for form in _wire(message)]
+
+
+def _wire(message: Message) -> list[dict[str, Any]]:
+    match message:
+        case SystemMessage(content):
+            return [{"role": "system", "content": content}]
+        case UserMessage(content):
+            return [{"role": "user", "content": content}]
+        case ToolMessage():
+            return wire_results(message)
+        case AssistantMessage():
+            told = {
+                "tool_calls": [tool_call_document(call) for call in message.tool_calls],
+                "reasoning": message.reasoning,
+                "refusal": message.refusal,
+            }
+            given = {name: value for name, value in told.items() if value}
+            return [{"role": "assistant", "content": message.content, **given}]
 
 
 def _messages(forms: Sequence[MessageForm]) -> list[Message]:

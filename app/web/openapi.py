@@ -5,7 +5,7 @@ What it says is held to the truth by tests: every answer and event is checked ag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
@@ -34,6 +34,8 @@ _SENT = (
     documents.AnswerDocument,
     documents.RunDocument,
     documents.RunsDocument,
+    documents.ConversationDocument,
+    documents.ConversationsDocument,
     documents.ProblemDocument,
     documents.ToolsDocument,
     documents.ToolCallsDocument,
@@ -41,7 +43,7 @@ _SENT = (
     documents.ReadyDocument,
     *dict.fromkeys(event_documents.EVENTS.values()),
 )
-_TAKEN = (schemas.ChatBody, schemas.ToolCallsBody)
+_TAKEN = (schemas.ChatBody, schemas.ToolCallsBody, schemas.ForkBody)
 
 _REQUEST_ID = {
     "required": True,
@@ -80,7 +82,7 @@ def takes(body: type[BaseModel], **examples: dict[str, Any]) -> dict[str, Any]:
 
 def answers(document: type[BaseModel], *errors: int, status: int = 200) -> Responses:
     """`responses` of a route that gives this document or one of these errors; 500 is added."""
-    return {status: _response("The answer", "application/json", _ref(document)), **_problems(errors)}
+    return {status: _response("The answer", "application/json", _ref(document)), **problems(*errors)}
 
 
 def streams(*errors: int, located: bool = False, retry: int | None = None) -> Responses:
@@ -99,7 +101,14 @@ def streams(*errors: int, located: bool = False, retry: int | None = None) -> Re
         "X-Accel-Buffering": {"required": True, "schema": {"const": "no"}},
         **({"Location": _LOCATION} if located else {}),
     }
-    return {200: events, **_problems(errors)}
+    return {200: events, **problems(*errors)}
+
+
+def makes(document: type[BaseModel], *errors: int) -> Responses:
+    """`responses` of a route that makes what this document tells of, or gives one of these errors; 500 is added."""
+    made = _response("It is made; `Location` says where it is", "application/json", _ref(document))
+    made["headers"]["Location"] = _LOCATION
+    return {201: made, **problems(*errors)}
 
 
 def accepts(document: type[BaseModel]) -> Responses:
@@ -132,6 +141,13 @@ def _parameter(place: str, name: str, description: str, schema: dict[str, Any]) 
     return {"in": place, "name": name, "required": False, "description": description, "schema": schema}
 
 
+CONVERSATION_ID = {
+    "in": "path",
+    "name": "conversation_id",
+    "required": True,
+    "description": "The `conversation_id` of a request, percent-encoded; a slash may stand as it is.",
+    "schema": {"type": "string"},
+}
 RUN_ID = {
     "in": "path",
     "name": "run_id",
@@ -160,11 +176,14 @@ AFTER = _parameter(
 LIMIT = _parameter(
     "query",
     "limit",
-    "How many runs a page may have.",
+    "How many a page may have.",
     {"type": "integer", "minimum": 1, "maximum": outside.LARGEST_PAGE, "default": outside.DEFAULT_PAGE},
 )
 BEFORE = _parameter(
     "query", "before", "The `next` of the page before.", {"type": "string", "pattern": f"^{outside.RUN_ID}$"}
+)
+BEFORE_CONVERSATION = _parameter(
+    "query", "before", "The `next` of the page before.", {"type": "string", "pattern": f"^{outside.PLACE}$"}
 )
 CONVERSATION = _parameter("query", "conversation_id", "Only runs of this conversation.", {"type": "string"})
 
@@ -197,7 +216,8 @@ def _schemas() -> dict[str, Any]:
     return {**sent["$defs"], **taken["$defs"]}
 
 
-def _problems(statuses: Iterable[int]) -> Responses:
+def problems(*statuses: int) -> Responses:
+    """`responses` with these errors; 500 is added."""
     problem = _ref(documents.ProblemDocument)
     responses: Responses = {}
     for status in (*statuses, 500):

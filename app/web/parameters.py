@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from datetime import UTC, datetime
 from typing import Annotated, TypeAlias
 
 from fastapi import Depends
 from starlette.requests import Request
 
+from app.memory import can_be_id
 from app.runs import IdempotencyKey
 from app.web.schemas import ChatBody
 
@@ -21,6 +24,7 @@ DEFAULT_PAGE = 20
 LARGEST_PAGE = 100
 LARGEST_NUMBER = 10**18 - 1
 RUN_ID = "run_[0-9a-f]{32}"
+PLACE = "[A-Za-z0-9_-]+"
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _NUMBER = re.compile(r"[0-9]{1,18}")
@@ -28,6 +32,10 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 
 class ParameterInvalid(Exception):
     """A header or a query parameter cannot be used; the message names it and says what it must be."""
+
+
+class ConversationsUnknown(Exception):
+    """The gateway does not remember conversations, or not where they can be looked at."""
 
 
 async def _after(request: Request) -> int:
@@ -62,9 +70,40 @@ async def _conversation(request: Request) -> str | None:
     return request.query_params.get("conversation_id")
 
 
+def place_in_list(moment: datetime, name: str) -> str:
+    """What names the place of a conversation in the list; it can stand in an address as it is."""
+    return urlsafe_b64encode(f"{moment.isoformat()}/{name}".encode()).decode().rstrip("=")
+
+
+async def _before_conversation(request: Request) -> tuple[datetime, str] | None:
+    """The place in the list at which the last page ended, None for the first page."""
+    before = request.query_params.get("before")
+    if before is None:
+        return None
+    rule = ParameterInvalid("before must be what stands in next")
+    if not re.fullmatch(PLACE, before):
+        raise rule
+    try:
+        said = urlsafe_b64decode(before + "=" * (-len(before) % 4)).decode()
+        moment = datetime.fromisoformat(said.partition("/")[0])
+        name = said.partition("/")[2]
+        if moment.tzinfo is None or not can_be_id(name):
+            raise rule
+        return moment.astimezone(UTC), name
+    except (ValueError, OverflowError):
+        raise rule from None
+
+
+async def _conversation_name(request: Request) -> str:
+    name: str = request.path_params["conversation_id"]
+    return name
+
+
 After: TypeAlias = Annotated[int, Depends(_after)]
 PageLimit: TypeAlias = Annotated[int, Depends(_limit)]
 Before: TypeAlias = Annotated[str | None, Depends(_before)]
+BeforeConversation: TypeAlias = Annotated[tuple[datetime, str] | None, Depends(_before_conversation)]
+ConversationName: TypeAlias = Annotated[str, Depends(_conversation_name)]
 OfConversation: TypeAlias = Annotated[str | None, Depends(_conversation)]
 
 

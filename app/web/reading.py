@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from app.runs import EventsGone, Reader, Run
+from app.runs import EventsGone, LocalRun, Reader, Run
 from app.web.answers import Answer, answer_document
 from app.web.dependencies import Gateway
 from app.web.errors import Problem, problem_of
@@ -40,6 +40,7 @@ def stream_of(
         heartbeat=gateway.heartbeat,
         drain=partial(gateway.runs.drain, gateway.drain_time),
         drain_time=gateway.drain_time,
+        drained=None if isinstance(run, LocalRun) else gateway.runs.drained,
     )
 
 

@@ -251,3 +251,12 @@ class ToolCallsBody(Body):
     messages: Annotated[list[MessageForm], Field(min_length=1)]
     tools: ToolNames | None = None
     tool_context: ToolContextValues | None = None
+
+
+class ForkBody(Body):
+    """The body of `POST /conversations/{id}/fork`."""
+
+    id: Annotated[ConversationId | None, Field(description="Of the new conversation; null = one that is made.")] = None
+    turn: Annotated[
+        Annotated[int, Field(ge=1)] | None, Field(description="The last turn that is copied; null = all are.")
+    ] = None

@@ -18,7 +18,7 @@ import anyio
 from sse_starlette import EventSourceResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from app.runs import Entry, EventsGone, Reader, Run, RunFailed
+from app.runs import Entry, EventsGone, Reader, Run, RunFailed, RunGone
 from app.web.answers import Answer
 from app.web.encoding import encode
 from app.web.events import Projection
@@ -64,7 +64,7 @@ async def frames(run: Run, reader: Reader, answer: Answer, after: int = 0) -> As
                     yield b"".join([*pieces, frame(*failed, unsent.seq)])
                     return
                 yield b"".join(pieces)
-        except EventsGone as error:
+        except (EventsGone, RunGone) as error:
             reader.stay()
             yield frame(*project.cut_off(error))
 
@@ -94,6 +94,7 @@ class RunStream(EventSourceResponse):
         heartbeat: seconds without a write after which a comment is sent; None = never.
         drain: ends the gateway's runs in good order; called when the server is told to stop.
         drain_time: seconds `drain` may take.
+        drained: returns when the gateway's runs have ended; None = the stream is there for one of them.
     """
 
     def __init__(
@@ -108,11 +109,13 @@ class RunStream(EventSourceResponse):
         heartbeat: float | None,
         drain: Callable[[], Awaitable[None]],
         drain_time: float,
+        drained: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._run = run
         self._reader = reader
         self._heartbeat = heartbeat
         self._drain = drain
+        self._drained = drained
         self._stopping = anyio.Event()
         super().__init__(
             _with_retry(retry, frames(run, reader, answer, after)),
@@ -139,6 +142,8 @@ class RunStream(EventSourceResponse):
         """What goes on beside the events; ended with them."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._end_when_stopping())
+            if self._drained is not None:
+                tasks.create_task(self._end_when_drained(self._drained))
             tasks.create_task(self._line.watch())
             if self._heartbeat is not None:
                 tasks.create_task(self._line.keep_alive(self._heartbeat, self._is_over))
@@ -149,6 +154,11 @@ class RunStream(EventSourceResponse):
     async def _end_when_stopping(self) -> None:
         await self._stopping.wait()
         await self._drain()
+
+    async def _end_when_drained(self, drained: Callable[[], Awaitable[None]]) -> None:
+        await drained()
+        if not self._is_over():  # it goes on at another replica, where its readers find it again
+            await self._line.end()
 
 
 class _Line:
@@ -161,6 +171,7 @@ class _Line:
         self._written = self._clock()
         self._writing = False
         self._closed = False
+        self._begun = asyncio.Event()
 
     async def __call__(self, message: Message) -> None:
         """Send the message, unless the last one has been sent."""
@@ -170,9 +181,15 @@ class _Line:
             self._written = self._clock()
             self._writing = True
             await self._send(message)
+            self._begun.set()
             self._writing = False
             self._written = self._clock()
             self._closed = message["type"] == "http.response.body" and not message.get("more_body", False)
+
+    async def end(self) -> None:
+        """End the response here, in good order. What is sent afterwards is dropped."""
+        await self._begun.wait()
+        await self({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def keep_alive(self, interval: float, is_over: Callable[[], bool]) -> None:
         """Write a comment whenever nothing was written for `interval` seconds.

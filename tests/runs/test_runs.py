@@ -200,7 +200,7 @@ async def test_what_a_failed_run_used_is_logged(caplog: pytest.LogCaptureFixture
     model = ScriptedModel(tool_calls(("add", {"a": 2, "b": 3})), broken, usage=Usage(1, 1, 2))
     await asyncio.wait([(await Runs(ChatClient(model, tools=[add])).start(request_of(stream=stream))).task])
 
-    [record] = [record for record in caplog.records if record.name == "app.runs.run"]
+    [record] = [record for record in caplog.records if record.name == "app.runs.local_run"]
     assert record.getMessage().endswith("ModelProtocolError: cut (tokens used: 11 in, 5 out)")
 
 

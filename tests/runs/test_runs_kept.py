@@ -13,7 +13,7 @@ import pytest
 from app.chat import ModelUnavailable, Prompt
 from app.client import ChatClient
 from app.providers.scripted import ReplyTo, ScriptedModel
-from app.runs import RunFailed, RunLimits, RunOptions, Runs
+from app.runs import InMemoryRunStore, RunFailed, RunLimits, RunOptions, Runs
 from tests.support.chains import request_of
 from tests.support.following import events
 from tests.support.gates import PATIENCE
@@ -62,7 +62,7 @@ FAILURES: dict[str, ReplyTo] = {"error": broken, "fault": faulty, "faults": faul
 async def test_a_run_that_has_ended_holds_nothing_of_what_it_worked_with(
     how: str, time: LoopTime, caplog: pytest.LogCaptureFixture, *, stream: bool
 ) -> None:
-    caplog.set_level(logging.CRITICAL, "app.runs.run")  # pytest would keep the errors, and where they were raised
+    caplog.set_level(logging.CRITICAL, "app.runs.local_run")  # pytest would keep the errors, and where they were raised
     hesitant = Hesitant()
     model = ScriptedModel("Hi" if how == "answered" else FAILURES.get(how, hesitant))
     runs = Runs(ChatClient(model), RunLimits(deadline=60))
@@ -112,11 +112,12 @@ async def test_an_error_that_cannot_say_what_it_is_ends_its_run_as_any_other() -
 
 
 async def test_nothing_is_left_in_the_lines_of_those_that_have_ended() -> None:
-    runs = Runs(ChatClient(ScriptedModel("Hi", KeyError("bug"), forever="Hi")))
+    store = InMemoryRunStore()
+    runs = Runs(ChatClient(ScriptedModel("Hi", KeyError("bug"), forever="Hi")), store=store)
     queue = RunOptions(when_busy="queue")
     begun = [await runs.start(request_of(stream=False, conversation_id=name), queue) for name in "aabbc"]
     begun[-1].cancel()
     await asyncio.wait([run.task for run in begun])
     await runs.attend(begun[0].result)
 
-    assert (runs.active, len(runs._lines), len(runs._errands)) == (0, 0, 0)
+    assert (runs.active, len(store._lines), len(runs._errands)) == (0, 0, 0)

@@ -15,6 +15,7 @@ from app.runs import (
     GatewayFull,
     IdempotencyKey,
     IdempotencyKeyReused,
+    InMemoryRunStore,
     Retention,
     RunGone,
     RunLimits,
@@ -191,7 +192,7 @@ async def test_a_run_that_is_refused_cancels_nothing(why: type[Exception]) -> No
 
 
 async def test_a_run_is_found_until_it_is_forgotten() -> None:
-    runs = Runs(ChatClient(ScriptedModel(forever="Hi")), RunLimits(retention=Retention(runs=1)))
+    runs = Runs(ChatClient(ScriptedModel(forever="Hi")), store=InMemoryRunStore(retention=Retention(runs=1)))
     first, second = [await runs.start(request_of(stream=False, conversation_id=name)) for name in "ab"]
     assert [await runs.get(run.id) for run in (first, second)] == [first, second]
     assert await runs.page(10) == [second, first]
@@ -227,7 +228,7 @@ async def test_what_a_key_has_begun_is_not_begun_again(*, stream: bool) -> None:
 
 
 async def test_a_key_is_for_one_request_until_its_run_is_forgotten() -> None:
-    runs = Runs(ChatClient(ScriptedModel(forever="Hi")), RunLimits(retention=Retention(runs=1)))
+    runs = Runs(ChatClient(ScriptedModel(forever="Hi")), store=InMemoryRunStore(retention=Retention(runs=1)))
     other = replace(KEY, fingerprint="another body")
     first, _ = await runs.start_once(KEY, request_of(stream=False))
     await first.result()

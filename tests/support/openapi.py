@@ -46,7 +46,8 @@ class Page:
 
     def check(self, response: httpx.Response) -> None:
         """Refuse a response that the page does not promise: by its status, its headers, its body or an event."""
-        path, method = self._path(response.request.url.path), response.request.method.lower()
+        method = response.request.method.lower()
+        path = self._path(response.request.url.path, method)
         promised = self.document["paths"][path][method]["responses"][str(response.status_code)]
         self._check_headers(promised["headers"], response.headers)
         if "content" not in promised:
@@ -64,9 +65,15 @@ class Page:
             data = schemas[event["event"]]["properties"]["data"]["contentSchema"]
             self.validator(data).validate(json.loads(event["data"]))
 
-    def _path(self, asked: str) -> str:
+    def _path(self, asked: str, method: str) -> str:
         """The path of the page that an address belongs to."""
-        (path,) = [path for path in self.document["paths"] if re.fullmatch(re.sub(r"{\w+}", "[^/]+", path), asked)]
+        segments = {"{conversation_id}": ".*"}  # may hold slashes
+        (path,) = [
+            path
+            for path, methods in self.document["paths"].items()
+            if re.fullmatch(re.sub(r"{\w+}", lambda name: segments.get(name[0], "[^/]+"), path), asked)
+            and method in methods
+        ]
         return str(path)
 
     def _check_headers(self, promised: dict[str, Any], headers: httpx.Headers) -> None:

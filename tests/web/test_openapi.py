@@ -62,10 +62,18 @@ def test_every_route_is_described_with_every_error_it_can_give(page: Page) -> No
     assert described == {
         "/chat": {"post": run | {"202"}},
         "/chat/stream": {"post": run | {"410"}},
-        "/runs": {"get": {"200", "422", "500"}},
-        "/runs/{run_id}": {"get": {"200", "404", "410", "500"}},
-        "/runs/{run_id}/cancel": {"post": {"202", "404", "410", "500"}},
-        "/runs/{run_id}/events": {"get": {"200", "204", "404", "410", "422", "500"}},
+        "/runs": {"get": {"200", "422", "500", "503"}},
+        "/runs/{run_id}": {"get": {"200", "404", "410", "500", "503"}},
+        "/runs/{run_id}/cancel": {"post": {"202", "404", "410", "500", "503"}},
+        "/runs/{run_id}/events": {"get": {"200", "204", "404", "410", "422", "500", "503"}},
+        "/conversations": {"get": {"200", "422", "500", "501", "503"}},
+        "/conversations/{conversation_id}": {
+            "get": {"200", "404", "500", "501", "503"},
+            "delete": {"204", "404", "409", "500", "501", "503"},
+        },
+        "/conversations/{conversation_id}/fork": {
+            "post": {"201", "400", "404", "409", "413", "415", "422", "500", "501", "503"}
+        },
         "/tool-calls": {"post": {"200", "400", "413", "415", "422", "500", "503"}},
         "/tools": {"get": {"200", "500"}},
         "/healthz": {"get": {"200", "500"}},

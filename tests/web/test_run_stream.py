@@ -15,7 +15,7 @@ from starlette.types import Message
 from app.chat import ChatRequest, ChatResponse, Prompt
 from app.client import ChatClient
 from app.providers.scripted import ScriptedModel
-from app.runs import Entry, InMemoryJournal, Run, Runs
+from app.runs import Entry, InMemoryJournal, LocalRun, Runs
 from app.web import sse
 from app.web.sse import PING, RunStream
 from tests.support.gates import PATIENCE
@@ -66,14 +66,14 @@ def broken(_: ChatResponse) -> dict[str, Any]:
     raise ZeroDivisionError("secret inner state")
 
 
-async def start(model: ScriptedModel) -> tuple[Runs, Run]:
+async def start(model: ScriptedModel) -> tuple[Runs, LocalRun]:
     """A run of its own."""
     runs = Runs(ChatClient(model))
     return runs, await runs.start(ChatRequest(Prompt.of("Hello"), stream=True))
 
 
 def stream_of(
-    runs: Runs, run: Run, answer: Any = document, *, drain_time: float = 0.0, heartbeat: float | None = None
+    runs: Runs, run: LocalRun, answer: Any = document, *, drain_time: float = 0.0, heartbeat: float | None = None
 ) -> RunStream:
     """The response that follows the run."""
 
@@ -221,7 +221,7 @@ class LateToEnd(InMemoryJournal):
 
 async def test_nothing_is_written_behind_the_end_of_the_run() -> None:
     wire, client = Wire(), ChatClient(ScriptedModel("Hi"))
-    run = Run(client.run(ChatRequest(Prompt.of("Hello"), stream=True)), journal=LateToEnd())
+    run = LocalRun(client.run(ChatRequest(Prompt.of("Hello"), stream=True)), journal=LateToEnd()).begin()
 
     async with asyncio.timeout(PATIENCE):
         await stream_of(Runs(client), run, heartbeat=HEARTBEAT)(SCOPE, wire.receive, wire.send)

@@ -2,10 +2,10 @@
 
 from fastapi import APIRouter
 
-from app.web.routes import chat, health, runs, tools
+from app.web.routes import chat, conversations, health, runs, tools
 
 router = APIRouter()
-for part in (chat, runs, tools, health):
+for part in (chat, runs, conversations, tools, health):
     router.include_router(part.router)
 
 __all__ = ["router"]

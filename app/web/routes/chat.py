@@ -42,7 +42,7 @@ async def chat(request: Request, body: Chat, gateway: CurrentGateway, principal:
     if body.background:
         headers["Location"] = request.url_for("run", run_id=run.id).path
         return json_response(run_document(run, answer_of(run, gateway)), 202, headers)
-    reader = run.readers.enter()
+    reader = await run.enter()
     try:
         outcome = await while_connected(request, or_problem(run, run.result))
     finally:
@@ -67,7 +67,7 @@ async def chat_stream(request: Request, body: Chat, gateway: CurrentGateway, pri
     """
     check_read(body)
     run, headers = await _begun(request, body, gateway, principal, stream=True)
-    reader = run.readers.enter()
+    reader = await run.enter()
     try:
         outcome = await while_connected(request, or_problem(run, partial(run.answering, gateway.commit_after)))
         if isinstance(outcome, Problem):

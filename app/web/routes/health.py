@@ -25,8 +25,14 @@ async def alive() -> Response:
 @router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", responses=openapi.answers(ReadyDocument, 503))
 async def ready(gateway: CurrentGateway) -> Response:
-    """Say that requests are taken, which model answers them, and how its servers did lately. None of them is asked."""
+    """Say that requests are taken, which model answers them, and how its servers did lately. None of them is asked.
+
+    Where replicas share a Redis it says whether that answered the last time. A replica is ready without it too: it
+    refuses what has to be shared, and does the rest.
+    """
     gateway.runs.check_open()
+    available = gateway.runs.store.available
+    shared = {} if available is None else {"shared": "available" if available else "unavailable"}
     note = {} if gateway.demo_note is None else {"note": gateway.demo_note}
     targets = [_target(state) for state in gateway.client.targets]
     return json_response(
@@ -35,6 +41,7 @@ async def ready(gateway: CurrentGateway) -> Response:
             "model": gateway.client.model.name,
             "demo": gateway.demo_note is not None,
             **({"targets": targets} if targets else {}),
+            **shared,
             **note,
         }
     )

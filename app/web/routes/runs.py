@@ -20,7 +20,7 @@ router = APIRouter(tags=["runs"], default_response_class=Response)
 
 @router.get(
     "/runs",
-    responses=openapi.answers(RunsDocument, 422),
+    responses=openapi.answers(RunsDocument, 422, 503),
     openapi_extra=openapi.parameters(openapi.LIMIT, openapi.BEFORE, openapi.CONVERSATION),
 )
 async def runs(gateway: CurrentGateway, limit: PageLimit, before: Before, conversation: OfConversation) -> Response:
@@ -33,7 +33,7 @@ async def runs(gateway: CurrentGateway, limit: PageLimit, before: Before, conver
 @router.get(
     "/runs/{run_id}",
     name="run",
-    responses=openapi.answers(RunDocument, 404, 410),
+    responses=openapi.answers(RunDocument, 404, 410, 503),
     openapi_extra=openapi.parameters(openapi.RUN_ID),
 )
 async def one_run(run: NamedRun, gateway: CurrentGateway) -> Response:
@@ -43,7 +43,7 @@ async def one_run(run: NamedRun, gateway: CurrentGateway) -> Response:
 
 @router.get(
     "/runs/{run_id}/events",
-    responses=openapi.streams(404, 410, 422, retry=RETRY)
+    responses=openapi.streams(404, 410, 422, 503, retry=RETRY)
     | openapi.nothing("The run has ended and the reader has all its events"),
     openapi_extra=openapi.parameters(openapi.RUN_ID, openapi.LAST_EVENT_ID, openapi.AFTER),
 )
@@ -58,12 +58,12 @@ async def run_events(run: NamedRun, gateway: CurrentGateway, after: After) -> Re
         return Response(status_code=204)
     if after > last:
         raise ParameterInvalid(f"the run has {last} events so far; name one of them, or none")
-    return stream_of(run, run.readers.enter(), gateway, after=after, retry=RETRY)
+    return stream_of(run, await run.enter(), gateway, after=after, retry=RETRY)
 
 
 @router.post(
     "/runs/{run_id}/cancel",
-    responses=openapi.answers(RunSummaryDocument, 404, 410, status=202),
+    responses=openapi.answers(RunSummaryDocument, 404, 410, 503, status=202),
     openapi_extra=openapi.parameters(openapi.RUN_ID),
     status_code=202,
 )
@@ -72,5 +72,5 @@ async def cancel_run(run: NamedRun) -> Response:
 
     It may be asked any number of times, and does nothing to a run that has ended.
     """
-    run.cancel()
+    await run.request_cancel()
     return json_response(run_summary(run), 202)

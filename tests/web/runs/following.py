@@ -41,15 +41,28 @@ async def begun_and_left(client: httpx.AsyncClient, door: Door, here: Callable[[
     """
     body = {"message": "Hello", "on_disconnect": "continue"}
     if door == "background":
-        run_id = (await client.post("/chat", json={"message": "Hello", "background": True})).json()["id"]
+        run_id = str((await client.post("/chat", json={"message": "Hello", "background": True})).json()["id"])
         async with asyncio.timeout(PATIENCE):
             await here()
-        return str(run_id)
+        await written(client, run_id, 2)
+        return run_id
     asking = asyncio.create_task(client.post(ENDPOINTS[door == "stream"], json=body))
     async with asyncio.timeout(PATIENCE):
         await here()
     await hung_up(asking)
-    return await newest(client)
+    run_id = await newest(client)
+    await written(client, run_id, 2)  # that the model is asked
+    return run_id
+
+
+async def written(client: httpx.AsyncClient, run_id: str, number: int) -> None:
+    """Wait until a run that goes on without a reader has so many events."""
+    status = 422
+    async with asyncio.timeout(PATIENCE):
+        while status == 422:
+            async with client.stream("GET", f"/runs/{run_id}/events", params={"after": number}) as response:
+                status = response.status_code
+    assert status == 200
 
 
 async def hung_up(asking: asyncio.Task[Any]) -> None:

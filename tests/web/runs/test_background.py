@@ -161,9 +161,9 @@ async def test_who_says_no_is_answered_as_usual(gateway: Gateways, body: dict[st
     assert (reply.status, reply.document["content"]) == (200, "Hi")
 
 
-async def test_it_is_refused_like_any_other_run(gateway: Gateways) -> None:
+async def test_it_is_refused_like_any_other_run(single_gateway: Gateways) -> None:
     reply = Hesitant()
-    async with gateway(ScriptedModel(reply), settings={"runs": {"max_active": 1}}) as client:
+    async with single_gateway(ScriptedModel(reply), settings={"runs": {"max_active": 1}}) as client:
         first = (await begin(client, conversation_id="c")).json()["id"]
         async with asyncio.timeout(PATIENCE):
             await reply.asked.wait()

@@ -260,8 +260,11 @@ async def test_cancelling_a_run_that_has_ended_changes_nothing(
 
 
 async def test_a_run_that_never_was_cannot_be_cancelled_nor_one_that_is_forgotten(gateway: Gateways) -> None:
-    async with gateway(ScriptedModel("Hi"), settings={"runs": {"max_kept": 0}}) as client:
+    async with gateway(ScriptedModel("Hi"), settings={"runs": {"keep": 0}}) as client:
         forgotten = (await ask(client, stream=False)).document["id"]
+        async with asyncio.timeout(PATIENCE):
+            while (await client.get(f"/runs/{forgotten}")).status_code == 200:
+                pass
         refused = [await client.post(f"/runs/{run_id}/cancel") for run_id in ("run_" + "0" * 32, "x", forgotten)]
 
     assert [response.status_code for response in refused] == [404, 404, 410]

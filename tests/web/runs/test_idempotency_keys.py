@@ -103,9 +103,9 @@ async def test_a_request_refused_by_a_busy_conversation_uses_no_key_up(gateway: 
 
 
 @both_modes
-async def test_a_request_refused_by_a_full_gateway_uses_no_key_up(gateway: Gateways, *, stream: bool) -> None:
+async def test_a_request_refused_by_a_full_gateway_uses_no_key_up(single_gateway: Gateways, *, stream: bool) -> None:
     reply = Hesitant()
-    async with gateway(ScriptedModel(reply, "Hi"), settings={"runs": {"max_active": 1}}) as client:
+    async with single_gateway(ScriptedModel(reply, "Hi"), settings={"runs": {"max_active": 1}}) as client:
         asking = asyncio.create_task(ask(client, stream=stream))
         await reply.asked.wait()
         refused = await send(client, stream=stream, key="k")
@@ -200,10 +200,10 @@ async def test_a_key_is_free_again_when_its_run_is_no_longer_kept(gateway: Gatew
 
 @both_modes
 async def test_the_key_of_the_run_that_ended_first_is_free_when_too_many_are_kept(
-    gateway: Gateways, *, stream: bool
+    lone_gateway: Gateways, *, stream: bool
 ) -> None:
     reply = Hesitant("1")
-    async with gateway(ScriptedModel(reply, "2", "3", "4"), settings={"runs": {"max_kept": 2}}) as client:
+    async with lone_gateway(ScriptedModel(reply, "2", "3", "4"), settings={"runs": {"max_kept": 2}}) as client:
         asking = asyncio.create_task(send(client, "1", stream=stream, key="k1"))
         await reply.asked.wait()
         second = await send(client, "2", stream=stream, key="k2")
@@ -229,6 +229,8 @@ async def test_a_run_that_is_going_is_joined_though_none_is_kept_after_its_end(
         await reply.asked.wait()
         joining = asyncio.create_task(send(client, stream=then, key="k"))
         async with listening(client, key="k") as witness:
+            for _ in range(10):  # the other one, who came first, has joined by then too
+                await client.get("/runs")
             reply.go_on.set()
             replies = await asking, await joining
             last = await witness.end()
@@ -259,10 +261,10 @@ async def test_a_stream_whose_first_events_are_no_longer_kept_is_gone_and_its_an
         assert (again.status, again.document) == (200, one.document)
 
 
-async def test_one_who_cannot_join_disturbs_nobody(gateway: Gateways) -> None:
+async def test_one_who_cannot_join_disturbs_nobody(single_gateway: Gateways) -> None:
     held = Held()
     model = ScriptedModel(tool_calls(("held", {})), "Done.")
-    async with gateway(model, [held.tool], settings={"runs": {"max_events": 1}}) as client:
+    async with single_gateway(model, [held.tool], settings={"runs": {"max_events": 1}}) as client:
         asking = asyncio.create_task(send(client, stream=False, key="k"))
         await held.begun()
         late = [await send(client, stream=True, key="k") for _ in range(2)]

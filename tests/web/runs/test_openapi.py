@@ -101,9 +101,9 @@ async def test_a_run_that_is_joined_fits_the_page_whatever_it_gave(gateway: Gate
         page.check(response)
 
 
-async def test_every_refusal_fits_the_page(gateway: Gateways) -> None:
+async def test_every_refusal_fits_the_page(lone_gateway: Gateways) -> None:
     waiting, settings = Hesitant(), {"runs": {"max_events": 3, "max_kept": 1}}
-    async with gateway(ScriptedModel("Hi", "Hi", waiting), settings=settings) as client:
+    async with lone_gateway(ScriptedModel("Hi", "Hi", waiting), settings=settings) as client:
         page = await page_of(client)
         refused = [await client.get("/runs?limit=0"), await client.get("/runs?before=x")]
         forgotten, kept = [await run_of(client, key) for key in ("a", "b")]

@@ -239,10 +239,10 @@ async def test_those_that_wait_do_not_let_one_pass_that_would_not(gateway: Gatew
 @both_modes
 @pytest.mark.parametrize("when_busy", ["queue", "cancel_previous"])
 async def test_those_that_wait_count_and_one_refused_for_that_cancels_nobody(
-    gateway: Gateways, when_busy: str, *, stream: bool
+    single_gateway: Gateways, when_busy: str, *, stream: bool
 ) -> None:
     reply = Hesitant()
-    async with gateway(ScriptedModel(reply, "Hi"), settings={"runs": {"max_active": 2}}) as client:
+    async with single_gateway(ScriptedModel(reply, "Hi"), settings={"runs": {"max_active": 2}}) as client:
         asking = [asyncio.create_task(ask(client, "One", stream=stream, **C))]
         await reply.asked.wait()
         asking.append(asyncio.create_task(ask(client, "Two", stream=stream, **QUEUE)))
@@ -258,10 +258,10 @@ async def test_those_that_wait_count_and_one_refused_for_that_cancels_nobody(
     assert [reply.document["content"] for reply in replies] == ["At last.", "Hi"]
 
 
-async def test_a_place_of_one_that_left_the_line_is_free_again(gateway: Gateways) -> None:
+async def test_a_place_of_one_that_left_the_line_is_free_again(single_gateway: Gateways) -> None:
     reply = Hesitant()
     settings = {"runs": {"max_active": 2}, "stream": AT_ONCE}
-    async with gateway(ScriptedModel(reply, "Hi", "Ho"), settings=settings) as client:
+    async with single_gateway(ScriptedModel(reply, "Hi", "Ho"), settings=settings) as client:
         asking = asyncio.create_task(ask(client, "One", stream=True, **C))
         await reply.asked.wait()
         async with listening(client, "Two", **QUEUE):

@@ -184,8 +184,8 @@ async def test_going_from_page_to_page_shows_every_run_once(gateway: Gateways, l
     assert found == [newest_first[start : start + limit] for start in range(0, 4, limit)]
 
 
-async def test_a_page_is_the_same_whatever_was_begun_or_forgotten_since(gateway: Gateways) -> None:
-    async with gateway(ScriptedModel(forever="Hi"), settings={"runs": {"max_kept": 3}}) as client:
+async def test_a_page_is_the_same_whatever_was_begun_or_forgotten_since(lone_gateway: Gateways) -> None:
+    async with lone_gateway(ScriptedModel(forever="Hi"), settings={"runs": {"max_kept": 3}}) as client:
         begun = [(await ask(client, stream=False)).document["id"] for _ in range(3)]
         first = (await client.get("/runs", params={"limit": 1})).json()
         begun.append((await ask(client, stream=False)).document["id"])  # the oldest is forgotten for it

@@ -94,11 +94,11 @@ async def test_a_reader_who_reads_nothing_holds_up_neither_the_run_nor_another_r
 
 @each_way
 async def test_a_reader_who_fell_behind_what_is_kept_is_told_so_and_its_run_goes_on(
-    gateway: Gateways, way: Way
+    lone_gateway: Gateways, way: Way
 ) -> None:
     reply, held = Hesitant(tool_calls(("held", {}), content=TEXT)), Held()
     model = ScriptedModel(reply, "Done.")
-    async with gateway(model, [held.tool], settings=FEW) as client:
+    async with lone_gateway(model, [held.tool], settings=FEW) as client:
         async with reading_slowly(client, way) as reader:
             reply.go_on.set()
             await held.begun()
@@ -120,9 +120,9 @@ async def test_a_reader_who_fell_behind_what_is_kept_is_told_so_and_its_run_goes
 
 
 @each_way
-async def test_who_was_cut_off_can_read_on_from_the_oldest_event_that_is_kept(gateway: Gateways, way: Way) -> None:
+async def test_who_was_cut_off_can_read_on_from_the_oldest_event_that_is_kept(lone_gateway: Gateways, way: Way) -> None:
     reply = Hesitant(TEXT)
-    async with gateway(ScriptedModel(reply), settings=FEW) as client, reading_slowly(client, way) as reader:
+    async with lone_gateway(ScriptedModel(reply), settings=FEW) as client, reading_slowly(client, way) as reader:
         reply.go_on.set()
         answer = (await ended(client, reader.run_id))["answer"]
         problem = json.loads("".join(await reader.rest()).partition("event: stream.cut_off\ndata: ")[2])
@@ -133,10 +133,10 @@ async def test_who_was_cut_off_can_read_on_from_the_oldest_event_that_is_kept(ga
 
 
 @each_way
-async def test_a_reader_who_fell_behind_does_not_take_others_with_it(gateway: Gateways, way: Way) -> None:
+async def test_a_reader_who_fell_behind_does_not_take_others_with_it(lone_gateway: Gateways, way: Way) -> None:
     reply, held = Hesitant(tool_calls(("held", {}), content=TEXT)), Held()
     model = ScriptedModel(reply, "Done.")
-    async with gateway(model, [held.tool], settings=FEW) as client, reading_slowly(client, way) as reader:
+    async with lone_gateway(model, [held.tool], settings=FEW) as client, reading_slowly(client, way) as reader:
         reply.go_on.set()
         await held.begun()
         async with client.stream(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import httpx
 import pytest
 
 from app.providers.scripted import ScriptedModel, tool_calls
@@ -26,6 +27,7 @@ from tests.web.runs.following import (
     named,
     problem_of,
     read,
+    written,
 )
 
 UNKNOWN = f"run_{0:032x}"
@@ -65,19 +67,29 @@ async def test_a_run_that_never_was_is_not_found(gateway: Gateways, run_id: str)
     assert [problem_of(response) for response in responses] == [(404, "run-not-found")] * 3
 
 
-@both_modes
-@pytest.mark.parametrize("kept", [{"max_kept": 1}, {"keep": 0}], ids=["too many", "too old"])
-async def test_a_run_that_is_forgotten_is_gone(gateway: Gateways, kept: dict[str, int], *, stream: bool) -> None:
-    async with gateway(ScriptedModel(forever="Hi"), settings={"runs": kept}) as client:
-        first, second = [(await ask(client, stream=stream)).document["id"] for _ in range(2)]
-        async with asyncio.timeout(PATIENCE):
-            while (await client.get(f"/runs/{first}")).status_code == 200:
-                pass
-        gone = [await client.get(f"/runs/{first}{path}") for path in ("", "/events", "/events?after=3")]
-        if "max_kept" in kept:
-            assert (await client.get(f"/runs/{second}")).json()["status"] == "completed"
+async def gone(client: httpx.AsyncClient, run_id: str) -> list[tuple[int, str]]:
+    """Wait until a run is forgotten. Returns what is then answered."""
+    async with asyncio.timeout(PATIENCE):
+        while (await client.get(f"/runs/{run_id}")).status_code == 200:
+            pass
+    return [problem_of(await client.get(f"/runs/{run_id}{path}")) for path in ("", "/events", "/events?after=3")]
 
-    assert [problem_of(response) for response in gone] == [(410, "run-gone")] * 3
+
+@both_modes
+async def test_a_run_that_is_forgotten_for_its_age_is_gone(gateway: Gateways, *, stream: bool) -> None:
+    async with gateway(ScriptedModel("Hi"), settings={"runs": {"keep": 0}}) as client:
+        run_id = (await ask(client, stream=stream)).document["id"]
+
+        assert await gone(client, run_id) == [(410, "run-gone")] * 3
+
+
+@both_modes
+async def test_a_run_that_is_forgotten_for_a_later_one_is_gone(lone_gateway: Gateways, *, stream: bool) -> None:
+    async with lone_gateway(ScriptedModel(forever="Hi"), settings={"runs": {"max_kept": 1}}) as client:
+        first, second = [(await ask(client, stream=stream)).document["id"] for _ in range(2)]
+
+        assert await gone(client, first) == [(410, "run-gone")] * 3
+        assert (await client.get(f"/runs/{second}")).json()["status"] == "completed"
 
 
 @both_modes
@@ -94,24 +106,27 @@ async def test_a_run_is_not_forgotten_while_it_is_going(gateway: Gateways, *, st
 
 
 @every_door
-async def test_who_lacks_events_that_fell_out_is_told_so_and_others_get_the_rest(gateway: Gateways, door: Door) -> None:
+async def test_who_lacks_events_that_fell_out_is_told_so_and_others_get_the_rest(
+    single_gateway: Gateways, door: Door
+) -> None:
     reply, held = Hesitant(tool_calls(("held", {}))), Held()
     model = ScriptedModel(reply, "one two three")
     so_far, last = (3, 8) if door == "call" else (5, 13)
-    async with gateway(model, [held.tool], settings={"runs": {"max_events": 2}} | AT_ONCE) as client:
+    async with single_gateway(model, [held.tool], settings={"runs": {"max_events": 2}} | AT_ONCE) as client:
         run_id = await begun_and_left(client, door, reply.asked.wait)
         reply.go_on.set()
         await held.begun()
-        gone = [await client.get(f"/runs/{run_id}/events", params={"after": n}) for n in range(so_far - 2)]
+        await written(client, run_id, so_far)
+        lacking = [await client.get(f"/runs/{run_id}/events", params={"after": n}) for n in range(so_far - 2)]
         async with following(client, run_id, so_far - 2) as reader:
             await reader.until_events(2)
         held.let_go.set()
         answer = (await ended(client, run_id))["answer"]
-        gone += [await client.get(f"/runs/{run_id}/events", params={"after": n}) for n in range(last - 2)]
+        lacking += [await client.get(f"/runs/{run_id}/events", params={"after": n}) for n in range(last - 2)]
         there = [await read(client, run_id, n) for n in (last - 2, last - 1)]
         nothing = await client.get(f"/runs/{run_id}/events", params={"after": last})
 
-    assert [problem_of(response) for response in gone] == [(410, "events-gone")] * (so_far - 2 + last - 2)
+    assert [problem_of(response) for response in lacking] == [(410, "events-gone")] * (so_far - 2 + last - 2)
     assert [list(map(name_of, events)) for events in there] == [["round.completed", "run.completed"], ["run.completed"]]
     assert there[0][1:] == there[1]
     assert data_of(there[1][0]) == answer

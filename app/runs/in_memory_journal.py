@@ -65,13 +65,17 @@ class InMemoryJournal:
         """See `Journal.span`."""
         return Span(self._dropped + 1, self._dropped + len(self._entries))
 
+    def entries(self, after: int, limit: int) -> Sequence[Entry]:
+        """Entries with a number above `after` that are there, the oldest first, `limit` at most."""
+        start = max(after - self._dropped, 0)
+        return self._entries[start : start + limit]
+
     async def follow(self, after: int = 0) -> AsyncGenerator[Sequence[Entry], None]:
         """See `Journal.follow`."""
         while True:
             if after < self._dropped:
                 raise EventsGone(self._dropped + 1, after)
-            start = after - self._dropped
-            if batch := self._entries[start : start + _BATCH]:
+            if batch := self.entries(after, _BATCH):
                 after += len(batch)
                 yield batch
                 if len(batch) == _BATCH:
