@@ -96,7 +96,7 @@ class InMemoryRunStore:
         while len(self._ended) > self._retention.runs:
             self._forget(next(iter(self._ended)))
 
-    async def confirm(self, run: LocalRun) -> None:
+    async def confirm(self, run_id: str) -> None:
         """See `RunStore.confirm`."""
 
     async def get(self, run_id: str) -> Run:

@@ -253,7 +253,8 @@ class Runs:
         self._beginning += 1
         try:
             run = await self._known(run_id, request, events, options, key)
-            with fenced(partial(self._store.confirm, run)):
+            # By its id: the run's task keeps what is given here, and would keep the run in a circle.
+            with fenced(partial(self._store.confirm, run_id)):
                 run.begin()
         finally:
             self._beginning -= 1

@@ -118,7 +118,7 @@ class RunStore(Protocol):
     async def end(self, run: LocalRun) -> None:
         """A run of this process has ended. Never fails."""
 
-    async def confirm(self, run: LocalRun) -> None:
+    async def confirm(self, run_id: str) -> None:
         """See to it that a run of this process is still that: others take one for lost when this process was silent.
 
         Raises:

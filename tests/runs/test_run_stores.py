@@ -439,4 +439,4 @@ async def test_nobody_reads_elsewhere_where_there_is_no_elsewhere(store: RunStor
 
     assert store.available is not False
     assert not await store.is_read_elsewhere(begun.run)
-    await store.confirm(begun.run)
+    await store.confirm(begun.run.id)

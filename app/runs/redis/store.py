@@ -158,10 +158,10 @@ class RedisRunStore:
             self._untold.pop(oldest).cancel()
             self._forget(oldest)
 
-    async def confirm(self, run: LocalRun) -> None:
+    async def confirm(self, run_id: str) -> None:
         """See `RunStore.confirm`."""
         await self._replicas.be_sure()
-        if mirror := self._mirrors.get(run.id):
+        if mirror := self._mirrors.get(run_id):
             await mirror.confirm()
 
     async def get(self, run_id: str) -> Run:
