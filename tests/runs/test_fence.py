@@ -30,9 +30,9 @@ class Doubtful(InMemoryRunStore):
         self.lost = False
         self.asked: list[str] = []
 
-    async def confirm(self, run: LocalRun) -> None:
+    async def confirm(self, run_id: str) -> None:
         """See `RunStore.confirm`."""
-        self.asked.append(run.id)
+        self.asked.append(run_id)
         if self.lost:
             raise RunLost("gone")
 
