@@ -86,7 +86,13 @@ def _serve(options: argparse.Namespace) -> None:
     settings = Settings(server={name: value for name, value in given.items() if value is not None})
     _log(settings, settings.logging.level)
     server = settings.server
-    serve(create_app(settings), server.host, server.port, forwarded_allow_ips=server.forwarded_allow_ips)
+    serve(
+        create_app(settings),
+        server.host,
+        server.port,
+        forwarded_allow_ips=server.forwarded_allow_ips,
+        keep_alive=server.keep_alive,
+    )
 
 
 def _check(_: argparse.Namespace) -> None:

@@ -25,9 +25,6 @@ from app.web import Gateway
 
 logger = logging.getLogger(__name__)
 
-_KEEP_ALIVE = 75
-"""Seconds an idle connection is kept: longer than load balancers keep theirs, so that they never use a closed one."""
-
 _FAREWELL = 1.0
 """Seconds after the runs' time at which clients who have not taken their last bytes are hung up on."""
 
@@ -50,6 +47,7 @@ class Server(uvicorn.Server):
         host: an address or a name.
         port: 0 = any free one.
         forwarded_allow_ips: addresses and networks whose X-Forwarded-* headers are believed.
+        keep_alive: seconds an idle connection is kept.
         on_stop: called when the server is told to stop, with the seconds that runs have left; again when it is told to
             hurry. It may be called in a signal's handler.
     """
@@ -61,6 +59,7 @@ class Server(uvicorn.Server):
         port: int,
         *,
         forwarded_allow_ips: Sequence[str] = (),
+        keep_alive: int = 75,
         on_stop: Callable[[float], None] = lambda _: None,
     ) -> None:
         super().__init__(
@@ -74,7 +73,7 @@ class Server(uvicorn.Server):
                 server_header=False,
                 proxy_headers=bool(forwarded_allow_ips),
                 forwarded_allow_ips=list(forwarded_allow_ips),
-                timeout_keep_alive=_KEEP_ALIVE,
+                timeout_keep_alive=keep_alive,
             )
         )
         self._on_stop = on_stop
@@ -154,7 +153,7 @@ class Server(uvicorn.Server):
         return lifespan.state.get("gateway") if lifespan else None
 
 
-def serve(app: ASGIApp, host: str, port: int, *, forwarded_allow_ips: Sequence[str] = ()) -> None:
+def serve(app: ASGIApp, host: str, port: int, *, forwarded_allow_ips: Sequence[str] = (), keep_alive: int = 75) -> None:
     """Serve until a signal comes. It is the process's last act: what still hangs then is left behind.
 
     Args:
@@ -162,6 +161,7 @@ def serve(app: ASGIApp, host: str, port: int, *, forwarded_allow_ips: Sequence[s
         host: see `Server`.
         port: see `Server`.
         forwarded_allow_ips: see `Server`.
+        keep_alive: see `Server`.
 
     Raises:
         ConfigurationError: it could not start.
@@ -169,7 +169,14 @@ def serve(app: ASGIApp, host: str, port: int, *, forwarded_allow_ips: Sequence[s
     # Here runs are ended by the server, and streams end with their runs: a thousand that each look out for the server's
     # end by themselves, ten times a second, would be all that it does.
     AppStatus.disable_automatic_graceful_drain()  # type: ignore[no-untyped-call] # theirs
-    server = Server(app, host, port, forwarded_allow_ips=forwarded_allow_ips, on_stop=_Exit().runs_end_in)
+    server = Server(
+        app,
+        host,
+        port,
+        forwarded_allow_ips=forwarded_allow_ips,
+        keep_alive=keep_alive,
+        on_stop=_Exit().runs_end_in,
+    )
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(server.serve())
     gc.freeze()  # the interpreter's last look for garbage would go through all the runs that are kept

@@ -110,6 +110,7 @@ class ServerSettings(Section):
     forwarded_allow_ips: tuple[Peer, ...] = ()
     max_body_bytes: Count = 4 * 1024 * 1024
     docs: bool = True
+    keep_alive: Count = 75
     drain: Seconds = 10.0
 
 

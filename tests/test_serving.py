@@ -18,7 +18,7 @@ from app.providers.scripted import ScriptedModel, tool_calls
 from app.serving import Server
 from app.settings import Settings
 from tests.support.gates import PATIENCE
-from tests.support.gateway_process import GatewayProcess
+from tests.support.gateway_process import GatewayProcess, running_gateway
 from tests.support.tools import Held
 from tests.support.web import events_in
 
@@ -206,3 +206,15 @@ def test_the_process_says_what_is_wrong_without_a_traceback() -> None:
     assert "no.such.package" in log
     assert "Traceback" not in log
     assert "sk-secret-1" not in log
+
+
+async def test_an_idle_connection_is_kept_as_long_as_the_settings_say() -> None:
+    with running_gateway({"GATEWAY_SERVER__KEEP_ALIVE": "1"}) as process:
+        url = httpx.URL(process.url)
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: gateway\r\n\r\n")
+        async with asyncio.timeout(PATIENCE):
+            answer = await reader.read()  # to the end of the connection
+        writer.close()
+
+    assert answer.startswith(b"HTTP/1.1 200 ")

@@ -10,13 +10,14 @@ import logging
 import math
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from http import HTTPStatus
+from http import HTTPMethod, HTTPStatus
 from types import MappingProxyType
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.chat import (
@@ -202,7 +203,19 @@ async def _on_http(request: Request, error: HTTPException) -> Response:
     kinds = {kind.status: kind for kind in (NOT_FOUND, METHOD_NOT_ALLOWED)}
     kind = kinds.get(status) or Kind(f"http-{status}", status, error.detail)
     detail = f"{request.method} {request.url.path}: {error.detail}"
-    return Problem(kind, detail, headers=error.headers or {}).response()
+    headers = error.headers or {}
+    if kind is METHOD_NOT_ALLOWED:
+        headers = {**headers, "Allow": ", ".join(_methods(request))}
+    return Problem(kind, detail, headers=headers).response()
+
+
+def _methods(request: Request) -> list[str]:
+    """All that the address takes: the routing names those of the first route only, and an address may have several."""
+    return sorted(
+        method
+        for method in HTTPMethod
+        if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in request.app.routes)
+    )
 
 
 async def _on_gone(_: Request, __: ClientDisconnect) -> Response:

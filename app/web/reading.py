@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
+from app.chat import ChatResponse
 from app.runs import EventsGone, LocalRun, Reader, Run
 from app.web.answers import Answer, answer_document
 from app.web.dependencies import Gateway
@@ -57,6 +58,16 @@ async def check_readable(run: Run, after: int = 0) -> int:
     if after + 1 < first:
         raise EventsGone(first, after)
     return last
+
+
+async def outcome_of(run: Run, gateway: Gateway) -> ChatResponse | Problem:
+    """The run's answer, or the problem that it failed with, when it has ended.
+
+    Raises:
+        ShuttingDown: it is another replica's, and goes on there when this one leaves.
+    """
+    work = partial(or_problem, run, run.result)
+    return await (work() if isinstance(run, LocalRun) else gateway.runs.attend(work))
 
 
 async def or_problem(run: Run, work: Callable[[], Awaitable[T]]) -> T | Problem:

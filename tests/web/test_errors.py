@@ -272,6 +272,24 @@ async def test_what_is_not_there_is_a_problem_document_too(method: str, path: st
     ProblemDocument.model_validate(response.json())
 
 
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [
+        ("/chat", "POST"),
+        ("/readyz", "GET, HEAD"),
+        ("/conversations", "GET"),
+        ("/conversations/c", "DELETE, GET"),
+        ("/conversations/c/fork", "DELETE, GET, POST"),  # a conversation may be called c/fork
+    ],
+)
+async def test_a_method_that_an_address_does_not_take_is_told_all_that_it_takes(path: str, methods: str) -> None:
+    async with gateway(ScriptedModel()) as client:
+        response = await client.put(path)
+
+    assert response.status_code == 405
+    assert response.headers.get_list("allow") == [methods]
+
+
 async def test_a_fault_after_the_response_has_begun_is_left_to_the_server() -> None:
     fault = ZeroDivisionError("cut here")
 

@@ -15,7 +15,7 @@ from app.web.encoding import json_response
 from app.web.errors import Problem
 from app.web.parameters import REPLAYED, idempotency_key
 from app.web.presence import while_connected
-from app.web.reading import answer_of, check_readable, or_problem, stream_of
+from app.web.reading import answer_of, check_readable, or_problem, outcome_of, stream_of
 from app.web.request_ids import current_request_id
 from app.web.requests import chat_request, check_read
 from app.web.schemas import ChatBody
@@ -44,7 +44,7 @@ async def chat(request: Request, body: Chat, gateway: CurrentGateway, principal:
         return json_response(run_document(run, answer_of(run, gateway)), 202, headers)
     reader = await run.enter()
     try:
-        outcome = await while_connected(request, or_problem(run, run.result))
+        outcome = await while_connected(request, outcome_of(run, gateway))
     finally:
         reader.leave()
     if isinstance(outcome, Problem):
