@@ -53,6 +53,13 @@ def postgres_database(postgres: PostgresServer) -> Iterator[str]:
         yield name
 
 
+@pytest.fixture(scope="session")
+def tables(postgres: PostgresServer) -> Iterator[str]:
+    """The address of a database that many tests use one after the other."""
+    with postgres.database() as name:
+        yield postgres.url(name)
+
+
 @pytest.fixture
 def postgres_url(postgres: PostgresServer, postgres_database: str) -> str:
     """The address of that database."""

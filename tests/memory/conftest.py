@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 
 from app.memory import ConversationStore, InMemoryChatMemory, SummarizingMemory, Window
-from app.memory.sql import Database, SqlChatMemory, migrate
+from app.memory.sql import Database, SqlChatMemory
 from app.memory.turns import Messages
-from tests.support.postgres_server import PostgresServer
+from tests.support.databases import DATABASES, emptied
 
 Opening: TypeAlias = Callable[..., Awaitable[ConversationStore]]
 """Opens a store with a window. It is empty the first time, and what is in a database is there again the next time."""
 
-_DATABASES = ["SQLite", pytest.param("PostgreSQL", marks=pytest.mark.server)]
-_KINDS = ["in memory", "summarizing", *_DATABASES]
-
-
-@pytest.fixture(scope="session")
-def tables(postgres: PostgresServer) -> Iterator[str]:
-    """The address of a database in PostgreSQL that many tests use one after the other."""
-    with postgres.database() as name:
-        yield postgres.url(name)
+_KINDS = ["in memory", "summarizing", *DATABASES]
 
 
 @pytest.fixture(params=_KINDS)
@@ -42,10 +33,10 @@ async def store(open_store: Opening) -> ConversationStore:
     return await open_store()
 
 
-@pytest.fixture(params=_DATABASES)
+@pytest.fixture(params=DATABASES)
 async def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of a database that is up to date and empty."""
-    return await _emptied(request, tmp_path)
+    return await emptied(request.param, request, tmp_path)
 
 
 @pytest.fixture
@@ -58,7 +49,7 @@ async def open_database(database: str) -> AsyncIterator[Opening]:
 async def _opening(request: pytest.FixtureRequest, folder: Path, closing: AsyncExitStack) -> Opening:
     if request.param in {"in memory", "summarizing"}:
         return _opener(_summarizing if request.param == "summarizing" else _in_memory, closing)
-    address = await _emptied(request, folder)
+    address = await emptied(request.param, request, folder)
     return _opener(lambda window: SqlChatMemory(Database(address), window), closing)
 
 
@@ -82,35 +73,3 @@ def _summarizing(window: Window) -> ConversationStore:
 
 async def _unwanted(summary: str | None, said: Messages) -> str:
     raise AssertionError(f"nothing is to be summed up: {summary}, {said}")
-
-
-_MADE: dict[str, bytes] = {}
-"""An empty database in SQLite, made once."""
-
-
-async def _emptied(request: pytest.FixtureRequest, folder: Path) -> str:
-    file = folder / "gateway.db"
-    if request.param == "PostgreSQL":
-        address = str(request.getfixturevalue("tables"))
-        await _empty(address)
-        return address
-    if not _MADE:
-        await _empty(str(file))
-        _MADE["empty"] = _bytes_of(file)
-    _write(file, _MADE["empty"])
-    return str(file)
-
-
-async def _empty(address: str) -> None:
-    database = Database(address)
-    await migrate(database)
-    await SqlChatMemory(database).prune(datetime.max.replace(tzinfo=UTC))
-    await database.aclose()
-
-
-def _bytes_of(file: Path) -> bytes:
-    return file.read_bytes()
-
-
-def _write(file: Path, content: bytes) -> None:
-    file.write_bytes(content)

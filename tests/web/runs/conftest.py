@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from itertools import cycle
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import httpx
@@ -12,6 +13,7 @@ import pytest
 
 from app.memory import InMemoryChatMemory
 from tests.support import web
+from tests.support.databases import emptied
 
 Gateways: TypeAlias = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 """Makes a gateway; see `tests.support.web.gateway`."""
@@ -38,7 +40,9 @@ async def replicas(
         yield [await stack.enter_async_context(web.gateway(*parts, **shared)) for _ in range(count)]
 
 
-_STORES = ["memory", pytest.param("redis", marks=pytest.mark.server)]
+_STORES = ["memory", "SQLite", pytest.param("redis", marks=pytest.mark.server)]
+"""Where runs and conversations are kept: both in memory, conversations in SQLite, runs in Redis and conversations in
+PostgreSQL."""
 
 
 @pytest.fixture
@@ -48,33 +52,53 @@ def lone_gateway() -> Gateways:
 
 
 @pytest.fixture(params=_STORES)
-def single_gateway(request: pytest.FixtureRequest) -> Gateways:
-    """Makes gateways of one process, for what is only promised of one: such that keep their runs in memory or Redis."""
-    if request.param == "memory":
-        return web.gateway
-    url = request.getfixturevalue("redis_url")
+async def single_gateway(request: pytest.FixtureRequest, tmp_path: Path) -> Gateways:
+    """Makes gateways of one process, for what is only promised of one."""
+    shared = await _shared(request, tmp_path)
 
     @asynccontextmanager
-    async def single(*parts: Any, **more: Any) -> AsyncIterator[httpx.AsyncClient]:
-        async with replicas(url, *parts, count=1, **more) as [client]:
+    async def single(
+        *parts: Any, settings: dict[str, Any] | None = None, **more: Any
+    ) -> AsyncIterator[httpx.AsyncClient]:
+        async with web.gateway(*parts, settings=_joined(shared, settings), **more) as client:
             yield client
 
     return single
 
 
 @pytest.fixture(params=_STORES)
-def gateway(request: pytest.FixtureRequest) -> Gateways:
-    """Makes gateways: such that keep their runs in memory, and pairs of replicas that are asked in turn."""
-    if request.param == "memory":
-        return web.gateway
-    url = request.getfixturevalue("redis_url")
+async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> Gateways:
+    """Makes gateways of one process, and with Redis pairs of replicas that are asked in turn."""
+    shared = await _shared(request, tmp_path)
+    count = 2 if "redis" in shared else 1
 
     @asynccontextmanager
-    async def balanced(*parts: Any, **more: Any) -> AsyncIterator[httpx.AsyncClient]:
-        async with (
-            replicas(url, *parts, **more) as clients,
-            httpx.AsyncClient(transport=InTurn(clients), base_url="http://gateway") as client,
-        ):
-            yield client
+    async def balanced(
+        *parts: Any, settings: dict[str, Any] | None = None, **more: Any
+    ) -> AsyncIterator[httpx.AsyncClient]:
+        async with AsyncExitStack() as stack:
+            joined = _joined(shared, settings)
+            clients = [
+                await stack.enter_async_context(web.gateway(*parts, settings=joined, **more)) for _ in range(count)
+            ]
+            line = InTurn(clients)
+            yield await stack.enter_async_context(httpx.AsyncClient(transport=line, base_url="http://gateway"))
 
     return balanced
+
+
+async def _shared(request: pytest.FixtureRequest, folder: Path) -> dict[str, Any]:
+    """The settings of a place to keep runs and conversations in."""
+    match request.param:
+        case "SQLite":
+            return {"memory": {"url": await emptied("SQLite", request, folder)}}
+        case "redis":
+            url = await emptied("PostgreSQL", request, folder)
+            return {"memory": {"url": url}, "redis": {"url": request.getfixturevalue("redis_url")}}
+    return {"memory": {"url": "memory://"}}
+
+
+def _joined(shared: dict[str, Any], settings: dict[str, Any] | None) -> dict[str, Any]:
+    """The settings of a test, where it says nothing those of the place."""
+    wanted = settings or {}
+    return wanted | {name: place | wanted.get(name, {}) for name, place in shared.items()}
