@@ -47,6 +47,7 @@ async def _replicas(redis_url: str) -> AsyncIterator[_Two]:
     async with ModelServer() as model:
         settings = {
             "GATEWAY_REDIS__URL": redis_url,
+            "GATEWAY_SERVER__DRAIN": "1",
             "GATEWAY_MODEL__BASE_URL": model.base_url,
             "GATEWAY_MODEL__NAME": "probe",
         }
