@@ -53,6 +53,7 @@ from app.web.errors import problem_of
 from app.web.events import Projection
 from app.web.sse import frame
 from tests.support import values
+from tests.support.ids import shown
 
 GOLDEN = Path(__file__).with_name("stored_entries.jsonl")
 """Entries as they are stored, a line each. A line that has to change takes a migration of what is stored."""
@@ -156,7 +157,7 @@ def test_every_kind_of_event_is_among_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [math.nan, [math.inf], b"bytes \xff", {"a": {1}}, (1, (2,)), range(3), {1: None}, object()], ids=repr
+    "data", [math.nan, [math.inf], b"bytes \xff", {"a": {1}}, (1, (2,)), range(3), {1: None}, object()], ids=shown
 )
 def test_what_has_no_json_form_is_told_as_it_is_where_it_was_handed_over(data: Any) -> None:
     entry = Entry(1, 1, ToolCallProgress("call_1", "look", data=data))

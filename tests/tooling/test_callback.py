@@ -23,6 +23,7 @@ from app.chat import (
 )
 from app.tooling import ToolCallback, ToolThreads, tool
 from tests.support.functions import result_of
+from tests.support.ids import shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -206,7 +207,7 @@ def gives_coroutine(berth: int) -> Any:
         (functools.lru_cache(Harbour.of_nothing), "harbour 3"),
         (lambda berth: f"lambda {berth}", "lambda 3"),
     ],
-    ids=repr,
+    ids=shown,
 )
 async def test_every_shape_of_function_can_be_called(function: Callable[..., Any], result: str) -> None:
     assert await result_of(function, {"berth": 3}, name="shape") == result

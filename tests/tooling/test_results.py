@@ -28,6 +28,7 @@ from app.chat import ConfigurationError, ToolError
 from app.tooling import ToolCallback
 from app.tooling.results import to_text
 from tests.support.functions import result_of
+from tests.support.ids import shown
 
 
 class Colour(enum.Enum):
@@ -210,7 +211,7 @@ async def test_none_from_a_function_without_annotation_is_null() -> None:
         ([Scalar()], [None]),
         (Picture(), {"mimeType": "image/png", "data": base64.b64encode(b"\x89PNG").decode()}),
     ],
-    ids=repr,
+    ids=shown,
 )
 @pytest.mark.parity(124, 128, 129)
 async def test_everything_else_is_strict_json(value: Any, expected: Any) -> None:

@@ -25,6 +25,7 @@ from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, With
 from app.chat import ConfigurationError
 from app.tooling import ToolCallback, ToolContext, ToolParam, input_schema
 from tests.support.functions import returned_by
+from tests.support.ids import shown
 
 T = TypeVar("T")
 THING = object()
@@ -289,7 +290,7 @@ def test_none_stays_a_choice_where_leaving_out_means_something_else() -> None:
 
 
 @pytest.mark.fault("T11")
-@pytest.mark.parametrize("default", [float("nan"), float("inf"), THING, {1: THING}, b"\xff"], ids=repr)
+@pytest.mark.parametrize("default", [float("nan"), float("inf"), THING, {1: THING}, b"\xff"], ids=shown)
 def test_a_default_that_json_cannot_say_is_left_out(default: Any) -> None:
     def mean(it: Any = default) -> None: ...
 

@@ -10,6 +10,7 @@ import pytest
 
 from app.chat import ConfigurationError, ToolContext
 from app.tooling import ToolCallback, ToolThreads, flatten_tools, tool
+from tests.support.ids import shown
 from tests.support.tools import echo
 
 
@@ -261,7 +262,7 @@ def test_two_objects_of_one_toolset_clash() -> None:
         (lambda: None, r"NoneType object holds no tools.* \(from the provider .*lambda.* at .*test_toolsets\.py:\d+\)"),
         (lambda: "tide", "str object holds no tools"),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_what_holds_no_tools_is_refused(thing: Any, problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem):

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.web.encoding import encode
+from tests.support.ids import shown
 
 
 def refuse(constant: str) -> None:
@@ -52,7 +53,7 @@ def deep(levels: int) -> list[Any]:
         (b"\xff", "\ufffd"),
         (holding_itself(), ["\ufffd", "<list>"]),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_what_json_cannot_say_is_said_in_the_nearest_way(value: Any, read: Any) -> None:
     assert around(value) == read
