@@ -41,7 +41,7 @@ imports: $(VENV)/development
 	$(BIN)/lint-imports --no-cache
 
 unit: $(VENV)/development
-	$(BIN)/python -m pytest --cov --cov-report=term
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --cov --cov-report=term
 
 format: $(VENV)/development ## put the code in form
 	$(BIN)/ruff check --fix

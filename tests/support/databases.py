@@ -15,6 +15,9 @@ DATABASES = ["SQLite", pytest.param("PostgreSQL", marks=pytest.mark.server)]
 _MADE: dict[str, bytes] = {}
 """An empty database in SQLite, made once."""
 
+_UP_TO_DATE: set[str] = set()
+"""Addresses whose tables are there."""
+
 
 async def emptied(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
     """The address of a database of a kind, up to date and empty.
@@ -38,7 +41,9 @@ async def emptied(kind: str, request: pytest.FixtureRequest, folder: Path) -> st
 
 async def _empty(address: str) -> None:
     database = Database(address)
-    await migrate(database)
+    if address not in _UP_TO_DATE:
+        await migrate(database)
+        _UP_TO_DATE.add(address)
     await SqlChatMemory(database).prune(datetime.max.replace(tzinfo=UTC))
     await database.aclose()
 

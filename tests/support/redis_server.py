@@ -68,6 +68,7 @@ class RedisServer:
             "dir": str(self._folder),
             "databases": str(_DATABASES),
             "appendonly": "yes",
+            "appendfsync": "no",  # what would only help where the machine itself goes down, and waits for busy disks
             "save": "",
             "logfile": "log",
         }
