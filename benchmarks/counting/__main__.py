@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
-from benchmarks.counting import baseline
-from benchmarks.counting.calls import ROOT, Calls
+from benchmarks.counting.baseline import baseline_file, read, write
+from benchmarks.counting.calls import Calls
 from benchmarks.counting.comparison import Comparison
 from benchmarks.counting.figures import FIGURES
 from benchmarks.counting.worker import counted_apart
@@ -23,8 +24,17 @@ from benchmarks.counting.worker import counted_apart
 _WRITE = "make count ARGS=--write"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(
+    arguments: Sequence[str] | None = None,
+    count: Callable[[Sequence[str]], Mapping[str, Calls]] = counted_apart,
+    file: Path | None = None,
+) -> int:
     """Read the command line, count, print.
+
+    Args:
+        arguments: the command line; None = this process's.
+        count: counts figures.
+        file: the baseline; None = the one for this Python.
 
     Returns:
         The exit code.
@@ -37,41 +47,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     names = [figure.name for figure in FIGURES if options.only in figure.name]
     if not names:
-        parser.error(f"no figure has {options.only!r} in its name; there are: {', '.join(f.name for f in FIGURES)}")
+        parser.error(f"no figure has {options.only!r} in its name; there are: {'; '.join(f.name for f in FIGURES)}")
     if options.write and options.only:
         parser.error("a baseline has all figures")
-    counted = [counted_apart(names) for _ in range(options.times)]
-    for line in _spread(counted):
+    file = file or baseline_file()
+    counted = [count(names) for _ in range(max(1, options.times))]
+    comparison = Comparison(read(file) if file.exists() else None, counted[0])
+    for line in (*_spread(counted), *_top(counted[0], options.top), *comparison.table(), *comparison.growth()):
         print(line)
-    for line in _top(counted[0], options.top):
-        print(line)
-    return _write(counted[0]) if options.write else _check(counted[0])
+    if options.write:
+        write(file, counted[0])
+    print(f"\nWritten: {file}" if options.write else f"\n{_verdict(comparison, file)}")
+    return 0 if options.write or comparison.is_passed else 1
 
 
-def _check(figures: Mapping[str, Calls]) -> int:
-    file = baseline.baseline_file()
-    shown = file.relative_to(ROOT)
-    comparison = Comparison(baseline.read(file) if file.exists() else None, figures)
-    print(*comparison.table(), *comparison.growth(), "", sep="\n")
+def _verdict(comparison: Comparison, file: Path) -> str:
     if comparison.before is None:
-        print(f"NOT CHECKED: there is no {shown}. Where all is well, `{_WRITE}` writes it; commit it then.")
-    elif comparison.unknown:
-        print(f"NOT CHECKED: {shown} lacks figures. Where all is well, `{_WRITE}` writes it anew; commit it then.")
-    elif not comparison.is_passed:
-        print(f"FAILED: calls grew by more than a tenth. If they are worth it: `{_WRITE}`, and say why in the commit.")
-    elif any(change.is_fall for change in comparison.changes):
-        print(f"Passed, and calls fell by more than a tenth: `{_WRITE}` keeps them from growing back unseen.")
-    else:
-        print("Passed.")
-    return 0 if comparison.is_passed else 1
-
-
-def _write(figures: Mapping[str, Calls]) -> int:
-    file = baseline.baseline_file()
-    before = baseline.read(file) if file.exists() else None
-    baseline.write(file, figures)
-    print(*Comparison(before, figures).table(), "", f"Written: {file.relative_to(ROOT)}", sep="\n")
-    return 0
+        return f"NOT CHECKED: there is no {file}. Where all is well, `{_WRITE}` writes it, to be committed."
+    if comparison.unknown:
+        return f"NOT CHECKED: {file} lacks figures. Where all is well, `{_WRITE}` writes it anew, to be committed."
+    if not comparison.is_passed:
+        return (
+            f"FAILED: calls grew by more than a tenth. If that is worth it: `{_WRITE}`, and commit it with the reason."
+        )
+    if any(change.is_fall for change in comparison.changes):
+        return f"Passed, and calls fell by more than a tenth: `{_WRITE}` keeps them from growing back unseen."
+    return "Passed."
 
 
 def _spread(counted: Sequence[Mapping[str, Calls]]) -> Iterator[str]:

@@ -13,6 +13,8 @@ ALLOWED = 0.1
 """The part by which a figure may grow."""
 _SLIGHT = 0.05
 """Calls that are none: by so many a figure may grow whatever it was, even if it was 0."""
+_HARDLY = 0.01
+"""The part of what was added of which a function makes so little that it explains nothing."""
 _SHOWN = 15
 """Rows of a table of functions."""
 _WITHIN = 3
@@ -47,10 +49,14 @@ class Change:
     now: Calls
 
     @property
+    def more(self) -> float:
+        """How many calls were added."""
+        return self.now.total - self.before.total
+
+    @property
     def part(self) -> float:
         """By which part it grew; negative where it fell."""
-        more = self.now.total - self.before.total
-        return more / self.before.total if self.before.total else float(more > 0)
+        return self.more / self.before.total if self.before.total else float(self.more > 0)
 
     @property
     def is_growth(self) -> bool:
@@ -63,12 +69,14 @@ class Change:
         return self.now.total < self.before.total * (1 - ALLOWED) - _SLIGHT
 
     def most_grown(self) -> Sequence[Row]:
-        """The functions of which most calls were added, those first."""
+        """The functions of which most calls were added, those first, and none of which hardly any were."""
         within = _within(self.now)
         after = self.now.folded()
         names = dict.fromkeys((*after.by_function, *self.before.by_function))
         rows = [Row(f"{name}{within.get(name, '')}", self.before.of(name), after.of(name)) for name in names]
-        return sorted((row for row in rows if row.more > 0), key=lambda row: (-row.more, row.name))
+        return sorted(
+            (row for row in rows if row.more > max(0, self.more) * _HARDLY), key=lambda row: (-row.more, row.name)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +109,19 @@ class Comparison:
 
     def table(self) -> Iterator[str]:
         """The figures."""
-        rows = [
-            (change.figure, _told(change.before.total), _told(change.now.total), _percent(change.part), _mark(change))
+        rows = {
+            change.figure: (_told(change.before.total), _told(change.now.total), _percent(change.part), _mark(change))
             for change in self.changes
-        ]
-        rows += [(figure, "-", _told(self.now[figure].total), "", "NOT CHECKED") for figure in self.unknown]
-        yield from _table(("calls of", "baseline", "now", "", ""), rows)
+        }
+        rows |= {figure: ("", _told(self.now[figure].total), "", "NOT CHECKED") for figure in self.unknown}
+        yield from _table(("calls of", "baseline", "now", "", ""), [(figure, *rows[figure]) for figure in self.now])
 
     def growth(self) -> Iterator[str]:
         """Where each figure has grown that has grown too much."""
         for change in self.changes:
             if change.is_growth:
-                more = change.now.total - change.before.total
                 yield ""
-                yield f"{change.figure}: {_told(more)} calls more, {_percent(change.part)}. Most were added to:"
+                yield f"{change.figure}: {_told(change.more)} calls more, {_percent(change.part)}. Most were added to:"
                 yield ""
                 shown = change.most_grown()[:_SHOWN]
                 yield from _table(

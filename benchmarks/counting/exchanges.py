@@ -18,17 +18,19 @@ class WrongAnswer(Exception):
     """What was answered is not what was to be counted."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Setup:
     """What a gateway has.
 
     Attributes:
         tools: how many it offers.
         advisors: how many of an operator's own stand in its chain.
+        in_threads: whether its tools are plain functions, which run in threads.
     """
 
     tools: int = 1
     advisors: int = 0
+    in_threads: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Exchange:
         is_paced: whether they come one by one.
         rounds: rounds of tool calls before the answer.
         history: messages before the question.
+        is_remembered: whether it is the first turn of a conversation. The memory is a file, as it is by default.
     """
 
     setup: Setup = Setup()
@@ -50,17 +53,20 @@ class Exchange:
     is_paced: bool = False
     rounds: int = 0
     history: int = 0
+    is_remembered: bool = False
 
     @property
     def path(self) -> str:
         """Where the gateway is asked."""
         return "/chat/stream" if self.stream else "/chat"
 
-    @property
-    def body(self) -> bytes:
-        """What it is asked."""
+    def body(self, time: int) -> bytes:
+        """What it is asked when it is asked for this time."""
         said = [{"role": ("user", "assistant")[at % 2], "content": f"message {at}"} for at in range(self.history)]
-        return json.dumps({"messages": [*said, {"role": "user", "content": "What is kept there?"}]}).encode()
+        conversation = {"conversation_id": f"conversation {time}"} if self.is_remembered else {}
+        return json.dumps(
+            {"messages": [*said, {"role": "user", "content": "What is kept there?"}], **conversation}
+        ).encode()
 
     @property
     def model_answers(self) -> Sequence[ModelAnswer]:

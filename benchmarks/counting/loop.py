@@ -17,7 +17,10 @@ from typing import Any
 from benchmarks.counting.line import Connect, Line
 
 MACHINERY = (
-    *(Path(asyncio.__file__).with_name(f"{name}.py") for name in ("base_events", "events", "selector_events")),
+    *(
+        Path(asyncio.__file__).with_name(f"{name}.py")
+        for name in ("base_events", "events", "selector_events", "unix_events")
+    ),
     Path(selectors.__file__),
 )
 """The code of the loop itself. The gateway is served by uvloop, where this is written in C."""
