@@ -379,7 +379,7 @@ def test_the_gateway_calls_the_same_functions_every_time() -> None:
     first, again = counted_apart(names), counted_apart(names)
 
     assert first == again
-    assert first[names[0]].by_function["app/web/sse.py frame"] > 0
+    assert any(name.startswith("app/web/") for name in first[names[0]].by_function)
 
 
 def test_a_count_that_breaks_says_why() -> None:
