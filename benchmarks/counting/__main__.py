@@ -3,7 +3,8 @@
     python -m benchmarks.counting                             # against the committed baseline
     python -m benchmarks.counting --write                     # makes what is counted now the baseline
     python -m benchmarks.counting --times 20                  # whether it counts the same every time
-    python -m benchmarks.counting --top 20 --only token       # where the calls are
+    python -m benchmarks.counting --top 20 --only token       # which functions are called most
+    python -m benchmarks.counting --beneath 20 --only token   # beneath which functions most are called
 
 The exit code is 1 where a figure has grown, or was not checked for there is no baseline for it.
 """
@@ -12,8 +13,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from benchmarks.counting.baseline import baseline_file, read, write
 from benchmarks.counting.calls import Calls
@@ -24,11 +26,14 @@ from benchmarks.counting.worker import counted_apart
 _WRITE = "make count ARGS=--write"
 
 
-def main(
-    arguments: Sequence[str] | None = None,
-    count: Callable[[Sequence[str]], Mapping[str, Calls]] = counted_apart,
-    file: Path | None = None,
-) -> int:
+class Count(Protocol):
+    """Counts figures. See `counted_apart`."""
+
+    def __call__(self, names: Sequence[str], *, beneath: bool = False) -> Mapping[str, Calls]:
+        """Count."""
+
+
+def main(arguments: Sequence[str] | None = None, count: Count = counted_apart, file: Path | None = None) -> int:
     """Read the command line, count, print.
 
     Args:
@@ -43,6 +48,7 @@ def main(
     parser.add_argument("--write", action="store_true", help="make what is counted now the baseline")
     parser.add_argument("--times", type=int, default=1, help="count so often, and tell whether it is the same always")
     parser.add_argument("--top", type=int, default=0, metavar="N", help="show the N functions with the most calls")
+    parser.add_argument("--beneath", type=int, default=0, metavar="N", help="the same with what those functions call")
     parser.add_argument("--only", default="", metavar="WORDS", help="only figures whose names have these words")
     options = parser.parse_args(arguments)
     names = [figure.name for figure in FIGURES if options.only in figure.name]
@@ -50,6 +56,9 @@ def main(
         parser.error(f"no figure has {options.only!r} in its name; there are: {'; '.join(f.name for f in FIGURES)}")
     if options.write and options.only:
         parser.error("a baseline has all figures")
+    if options.beneath:
+        print(*_top(count(names, beneath=True), options.beneath), sep="\n")
+        return 0
     file = file or baseline_file()
     counted = [count(names) for _ in range(max(1, options.times))]
     comparison = Comparison(read(file) if file.exists() else None, counted[0])
@@ -87,10 +96,8 @@ def _spread(counted: Sequence[Mapping[str, Calls]]) -> Iterator[str]:
 
 
 def _top(figures: Mapping[str, Calls], number: int) -> Iterator[str]:
-    if not number:
-        return
-    for figure, calls in figures.items():
-        yield f"{figure}: {calls.total:,.2f} calls"
+    for figure, calls in figures.items() if number else ():
+        yield f"{figure}:"
         for name, times in sorted(calls.by_function.items(), key=lambda one: (-one[1], one[0]))[:number]:
             yield f"{times:10,.2f}  {name}"
         yield ""

@@ -1,6 +1,6 @@
 """Counts, and writes what it has counted as JSON.
 
-    python -m benchmarks.counting.worker [FIGURE ...]
+    python -m benchmarks.counting.worker [--beneath] [FIGURE ...]
 
 It is a process of its own, with an environment that is the same everywhere: what was imported, cached or set before
 would be counted, too.
@@ -23,6 +23,7 @@ from benchmarks.counting.figures import FIGURES, exchanges_of
 from benchmarks.counting.gateway import count
 from benchmarks.counting.loop import MACHINERY
 
+_BENEATH = "--beneath"
 _LIBRARIES = "LD_LIBRARY_PATH"
 """Where some interpreters find their libraries. It is always set: who reads the environment calls for each variable."""
 
@@ -31,11 +32,12 @@ class CountingFailed(Exception):
     """Nothing could be counted; the message holds what the worker said last."""
 
 
-def counted_apart(names: Sequence[str] = ()) -> Mapping[str, Calls]:
+def counted_apart(names: Sequence[str], *, beneath: bool = False) -> Mapping[str, Calls]:
     """The calls of figures, counted in a process of its own.
 
     Args:
-        names: of the figures; none = all.
+        names: of the figures.
+        beneath: see `CallCounter`.
 
     Raises:
         CountingFailed: it broke.
@@ -48,7 +50,7 @@ def counted_apart(names: Sequence[str] = ()) -> Mapping[str, Calls]:
             _LIBRARIES: os.environ.get(_LIBRARIES, ""),
         }
         done = subprocess.run(
-            [sys.executable, "-m", __name__, *names],
+            [sys.executable, "-m", __name__, *([_BENEATH] if beneath else []), *names],
             cwd=ROOT,
             env=environment,
             capture_output=True,
@@ -60,12 +62,12 @@ def counted_apart(names: Sequence[str] = ()) -> Mapping[str, Calls]:
     return {name: Calls(by_function) for name, by_function in json.loads(done.stdout).items()}
 
 
-def main(names: Sequence[str]) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Count, in this process."""
     configure_logging(Path("logging.toml"), level=None, scrub=Scrubber())  # there is none: the usual log
-    counter = CallCounter([Path(__file__).parent, *MACHINERY])
+    counter = CallCounter([Path(__file__).parent, *MACHINERY], beneath=_BENEATH in arguments)
     known = {figure.name: figure for figure in FIGURES}
-    figures = [known[name] for name in names or known]
+    figures = [known[name] for name in arguments if name != _BENEATH]
     counted = count(exchanges_of(figures), counter)
     print(json.dumps({figure.name: figure.of(counted).by_function for figure in figures}))
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from benchmarks.counting.__main__ import main
+from benchmarks.counting.__main__ import Count, main
 from benchmarks.counting.baseline import FOLDER, read, write
 from benchmarks.counting.calls import CallCounter, Calls
 from benchmarks.counting.comparison import Change, Comparison
@@ -30,11 +29,16 @@ def called(**numbers: float) -> Calls:
     return Calls({f"app/web/sse.py {name}": number for name, number in numbers.items()})
 
 
-@pytest.fixture
-def counter() -> Iterator[CallCounter]:
-    """Counts all that is called."""
-    yield CallCounter([])
+@pytest.fixture(autouse=True)
+def threads_of_other_tests_are_left_alone() -> Iterator[None]:
+    yield
     threading.setprofile(None)
+
+
+@pytest.fixture
+def counter() -> CallCounter:
+    """Counts all that is called."""
+    return CallCounter([])
 
 
 def of_this_file(calls: Calls) -> dict[str, float]:
@@ -111,6 +115,22 @@ def inner():
     names = {name.rpartition(" ")[2]: number for name, number in counter.calls().by_function.items()}
     assert names["outer"] == 1
     assert "inner" not in names
+
+
+def calls_twice(deeper: bool = True) -> None:
+    three_calls()
+    if deeper:
+        calls_twice(deeper=False)
+
+
+def test_calls_beneath_a_function_are_counted_once_with_each_function_that_they_are_beneath() -> None:
+    counter = CallCounter([], beneath=True)
+
+    with counter:
+        calls_twice()
+
+    counted = of_this_file(counter.calls())
+    assert (counted["calls_twice"], counted["three_calls"]) == (8, 6)
 
 
 @pytest.fixture
@@ -305,9 +325,15 @@ def test_a_figure_that_the_baseline_lacks_was_not_checked() -> None:
     assert not comparison.is_passed
 
 
-def counting(times: float) -> Callable[[Any], Mapping[str, Calls]]:
-    """Counts so many calls of everything."""
-    return lambda names: dict.fromkeys(names, called(frame=times))
+def counting(*times: float) -> Count:
+    """Counts so many calls of everything, one number after the other."""
+    left = iter(times)
+
+    def count(names: Sequence[str], *, beneath: bool = False) -> Mapping[str, Calls]:
+        number = next(left)
+        return dict.fromkeys(names, called(frame=number, beneath=number) if beneath else called(frame=number))
+
+    return count
 
 
 def test_the_command_fails_without_a_baseline_and_passes_when_it_has_written_one(
@@ -350,14 +376,20 @@ def test_the_command_says_when_calls_fell_so_far_that_they_could_grow_back(
 def test_the_command_tells_whether_it_counted_the_same_every_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    counts = iter((100, 103, 101))
-
-    def count(names: Any) -> Mapping[str, Calls]:
-        return counting(next(counts))(names)
-
-    main(["--times", "3"], count, tmp_path / "python.json")
+    main(["--times", "3"], counting(100, 103, 101), tmp_path / "python.json")
 
     assert "an answer: 3 times from 100.00 to 103.00" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("option", "is_beneath"), [("--top", False), ("--beneath", True)])
+def test_the_command_shows_where_calls_are(
+    option: str, is_beneath: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([option, "1", "--only", "history"], counting(12), tmp_path / "python.json")
+
+    told = capsys.readouterr().out
+    assert told.startswith("a further message of history:\n     12.00  app/web/sse.py ")
+    assert ("app/web/sse.py beneath" in told) == is_beneath
 
 
 @pytest.mark.parametrize("arguments", [["--only", "nothing"], ["--only", "token", "--write"]])
