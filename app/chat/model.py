@@ -39,6 +39,19 @@ class ChatModel(Protocol):
         """Give back connections. Harmless when called twice."""
 
 
+@runtime_checkable
+class BatchingModel(Protocol):
+    """A model that can give deltas together, as they came."""
+
+    def stream_batches(self, prompt: Prompt) -> ChatEvents:
+        """The events of `ChatModel.stream`, with `Deltas` in place of those that came together."""
+
+
+def batches_of(model: ChatModel, prompt: Prompt) -> ChatEvents:
+    """A model's stream, its deltas together where it can give them so."""
+    return model.stream_batches(prompt) if isinstance(model, BatchingModel) else model.stream(prompt)
+
+
 BreakerState: TypeAlias = Literal["closed", "open", "half_open"]
 
 

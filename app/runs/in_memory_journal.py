@@ -49,14 +49,16 @@ class InMemoryJournal:
         self._ended = False
         self._waiting: set[asyncio.Future[None]] = set()
 
-    async def append(self, round_: int | None, event: RunEvent) -> None:
+    async def append(self, round_: int | None, *events: RunEvent) -> None:
         """See `Journal.append`."""
-        size = _OVERHEAD + _size(event)
-        self._entries.append(Entry(self._dropped + len(self._entries) + 1, round_, event))
-        self._sizes.append(size)
-        self._bytes += size
-        self._drop()
-        self._ended = isinstance(event, RunEnd)
+        for seq, event in enumerate(events, self._dropped + len(self._entries) + 1):
+            size = _OVERHEAD + _size(event)
+            self._entries.append(Entry(seq, round_, event))
+            self._sizes.append(size)
+            self._bytes += size
+        if self._bytes > self._limits.bytes or len(self._entries) > self._limits.events:
+            self._drop()
+        self._ended = isinstance(events[-1], RunEnd)
         for reader in self._waiting:
             if not reader.done():
                 reader.set_result(None)

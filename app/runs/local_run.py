@@ -14,6 +14,7 @@ from app.chat import (
     ChatEvents,
     ChatResponse,
     Completed,
+    Deltas,
     FinishReason,
     GatewayError,
     ModelAnswered,
@@ -262,19 +263,23 @@ class LocalRun:
                 self._answer = RunCompleted(event.response)
                 await self._close_round(event.response)
                 return self._answer
-            await self._take(event)
+            if isinstance(event, ModelAnswered):
+                self._fold.add(event)
+            elif isinstance(event, Deltas):
+                await self._take(*event.each)
+            else:
+                await self._take(event)
         raise RuntimeError("the chain ended without Completed")
 
     def _disarm(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
 
-    async def _take(self, event: Delta | ModelAnswered) -> None:
-        self._fold.add(event)
-        if isinstance(event, ModelAnswered):
-            return
-        await self._write(event)
-        if not self._has_answered and not isinstance(event, RoundStarted):
+    async def _take(self, *events: Delta) -> None:
+        for event in events:  # of one round: its beginning comes by itself
+            self._fold.add(event)
+        await self._write(*events)
+        if not self._has_answered and not isinstance(events[-1], RoundStarted):
             self._has_answered = True
             self._answering.set()
 
@@ -310,9 +315,9 @@ class LocalRun:
         self._fold = Fold()  # what it held is in the end, or not wanted any more
         self._answering.set()
 
-    async def _write(self, event: RunEvent) -> None:
+    async def _write(self, *events: RunEvent) -> None:
         if not self._is_closed:  # else it was abandoned, and what it held came to its end after all
-            await self.journal.append(self._fold.round, event)
+            await self.journal.append(self._fold.round, *events)
 
     def _log(self, error: Exception) -> None:
         if not isinstance(error, GatewayError):

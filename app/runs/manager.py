@@ -249,7 +249,7 @@ class Runs:
         going = sum(run.end is None for run in self._active.values()) + self._beginning
         if self._limits.active is not None and going >= self._limits.active:
             raise GatewayFull(f"{going} runs are going, as many as may; ask again in a moment")
-        events = self._client.run(request, tool_calling=options.tool_calling)
+        events = self._client.run(request, tool_calling=options.tool_calling, batched=True)
         self._beginning += 1
         try:
             run = await self._known(run_id, request, events, options, key)

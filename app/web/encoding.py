@@ -26,8 +26,9 @@ def encode(value: Any) -> bytes:
         text = _to_json(value)
     except (PydanticSerializationError, RecursionError):
         text = _to_json(_mended(value, ()))
-    for raw, escaped in _LINE_ENDS:
-        text = text.replace(raw, escaped)
+    if not text.isascii():
+        for raw, escaped in _LINE_ENDS:
+            text = text.replace(raw, escaped)
     return text
 
 

@@ -23,6 +23,7 @@ from app.chat import (
     ModelProtocolError,
     ModelTimeout,
     Prompt,
+    one_by_one,
 )
 from app.providers.address import Address, bearer, checked_headers, secrets_of
 from app.providers.clock import Clock, Timeouts
@@ -104,6 +105,10 @@ class OpenAIModel:
 
         Closing the generator closes the connection, which is how a server learns that nobody listens any more.
         """
+        return one_by_one(self._exchange(prompt, stream=True))
+
+    def stream_batches(self, prompt: Prompt) -> ChatEvents:
+        """See `BatchingModel.stream_batches`."""
         return self._exchange(prompt, stream=True)
 
     async def aclose(self) -> None:
