@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, TypeVar
 
 from app.chat import ChatEvents, ChatRequest
 from app.client import ChatClient
 from app.runs.containment import contained
 from app.runs.errors import GatewayFull, RunGone, RunNotFound, SharedStateUnavailable, ShuttingDown
-from app.runs.fence import fenced
+from app.runs.fence import Confirm, fenced
 from app.runs.in_memory_store import InMemoryRunStore
 from app.runs.local_run import LocalRun
 from app.runs.options import RunLimits, RunOptions
@@ -253,7 +253,7 @@ class Runs:
         self._beginning += 1
         try:
             run = await self._known(run_id, request, events, options, key)
-            with fenced(partial(self._store.confirm, run)):
+            with fenced(self._confirming(run)):
                 run.begin()
         finally:
             self._beginning -= 1
@@ -293,6 +293,16 @@ class Runs:
                 await place.leave()
             raise
         return run
+
+    def _confirming(self, run: LocalRun) -> Confirm:
+        # A context lives as long as anything that was begun in it, be it a timer that was cancelled; a run does not.
+        known = weakref.ref(run)
+
+        async def confirm() -> None:
+            if (run := known()) is not None:
+                await self._store.confirm(run)
+
+        return confirm
 
     def _abandoned(self, run: LocalRun) -> None:
         task = asyncio.create_task(self._cancel_unread(run))
