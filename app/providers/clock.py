@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from app.chat import ModelTimeout
 
@@ -36,7 +36,7 @@ class Timeouts:
 
 
 class Clock:
-    """The time limits of one call, from now on.
+    """The time limits of one call, from now on. To be closed with it.
 
     Args:
         timeouts: the limits.
@@ -45,6 +45,7 @@ class Clock:
     """
 
     def __init__(self, timeouts: Timeouts, total: float | None, *, stream: bool) -> None:
+        self._alarm = Alarm()
         self._now = asyncio.get_running_loop().time
         self._total = timeouts.total if total is None else total
         self._ends = None if self._total is None else self._now() + self._total
@@ -53,6 +54,10 @@ class Clock:
         self._begun = stream
         self._end = timeouts.end
         self._silent = 0.0
+
+    def close(self) -> None:
+        """The call has ended."""
+        self._alarm.close()
 
     def content_came(self) -> None:
         """The silence is over."""
@@ -72,8 +77,12 @@ class Clock:
         Raises:
             ModelTimeout: it did not come in time.
         """
-        late = f"The model server did not begin to answer within {self._first_byte} s."
-        return await self._wait(send, self._first_byte, ModelTimeout(late, code="first_byte_timeout"))
+        until = self.at_most(self._first_byte)
+        try:
+            return await self._alarm.wait(send, until)
+        except TimeoutError:
+            late = f"The model server did not begin to answer within {self._first_byte} s."
+            raise self._late(until, late, "first_byte_timeout") from None
 
     async def piece(self, read: Callable[[], Awaitable[T]], *, at_end: bool) -> T:
         """Wait for a piece of its body; `at_end` when the finish reason is known.
@@ -82,24 +91,85 @@ class Clock:
             ModelTimeout: it did not come in time, or there was no content for too long.
         """
         limit = self._end if at_end else self._idle if self._begun else None
-        left = None if limit is None else limit - self._silent
-        late = f"The model server was silent for {limit} s in the middle of its answer."
         began = self._now()
+        until = self.at_most(None if limit is None else limit - self._silent)
         try:
-            return await self._wait(read, left, ModelTimeout(late, code="idle_timeout"))
+            return await self._alarm.wait(read, until)
+        except TimeoutError:
+            late = f"The model server was silent for {limit} s in the middle of its answer."
+            raise self._late(until, late, "idle_timeout") from None
         finally:
             self._silent += self._now() - began
 
-    async def _wait(self, begin: Callable[[], Awaitable[T]], seconds: float | None, late: ModelTimeout) -> T:
-        until = self.at_most(seconds)
+    def _late(self, until: float | None, message: str, code: str) -> ModelTimeout:
         if self._total is not None and until == self._ends:
-            late = ModelTimeout(
-                f"The model server's answer took longer than {self._total:.3g} s.", code="total_timeout"
-            )
-        if until is not None and until <= self._now():
-            raise late  # also where the next piece is there already: a flood of keep-alives never lets us wait
+            message, code = f"The model server's answer took longer than {self._total:.3g} s.", "total_timeout"
+        return ModelTimeout(message, code=code)
+
+
+class Alarm:
+    """Ends waits that take too long, one after the other, as `asyncio.timeout_at` does, by one timer for all of them.
+
+    The timer is not moved for each wait, which costs more than most of them take: where it goes off during a later
+    one, whose end is not yet, it is set anew.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._goes_off = 0.0
+        self._waiting: asyncio.Task[Any] | None = None
+        self._until: float | None = None
+        self._has_rung = False
+
+    async def wait(self, begin: Callable[[], Awaitable[T]], until: float | None) -> T:
+        """The result of what is begun.
+
+        Args:
+            begin: not called where the time is over already: a flood of pieces that are there never lets us wait.
+            until: the moment at which it is cancelled; None = it has all the time.
+
+        Raises:
+            TimeoutError: it was.
+        """
+        if until is not None:
+            if until <= self._loop.time():
+                raise TimeoutError
+            if self._timer is None or self._goes_off > until:
+                self._set(until)
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("only tasks can wait")
+        cancellations = task.cancelling()
+        self._waiting, self._until, self._has_rung = task, until, False
         try:
-            async with asyncio.timeout_at(until):
-                return await begin()
-        except TimeoutError:
-            raise late from None
+            return await begin()
+        except asyncio.CancelledError:
+            if self._has_rung and task.cancelling() == cancellations + 1:
+                raise TimeoutError from None
+            raise  # somebody else has cancelled the task, too
+        finally:
+            self._waiting = None
+            if self._has_rung:
+                task.uncancel()
+
+    def close(self) -> None:
+        """Nothing will be waited for any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set(self, moment: float) -> None:
+        self.close()
+        self._goes_off = moment
+        self._timer = self._loop.call_at(moment, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self._waiting is None or self._until is None:
+            return  # whoever waits next sets it
+        if self._until > self._loop.time():
+            self._set(self._until)
+        else:
+            self._has_rung = True
+            self._waiting.cancel()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing, closing, suppress
 from functools import partial
 from http import HTTPStatus
 
@@ -117,7 +117,6 @@ class OpenAIModel:
 
     async def _exchange(self, prompt: Prompt, *, stream: bool) -> ChatEvents:
         prompt = Prompt(repaired(prompt.messages), prompt.options.over(self.default_options))
-        clock = Clock(self._timeouts, prompt.options.timeout, stream=stream)
         request = WireRequest(
             url=self._address.url,
             body=request_body(prompt, self._model, self._profile, stream=stream),
@@ -125,23 +124,24 @@ class OpenAIModel:
             connect_timeout=self._timeouts.connect,
             shown_url=self._address.shown,
         )
-        async with aclosing(await clock.head(partial(self._transport.send, request))) as response:
-            if not HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
-                raise await self._error(response, clock)
-            reader = self._reader(response)
-            try:
-                while not reader.done:
-                    chunk = await _next(response, reader, clock)
-                    before = reader.size, reader.finished
-                    for event in reader.feed(chunk) if chunk else reader.close():
-                        if isinstance(event, Completed):
-                            await _drain(response)
-                        yield event
-                    if (reader.size, reader.finished) != before:
-                        clock.content_came()
-            except ModelError as error:
-                error.usage = reader.usage  # a failed answer is billed all the same
-                raise
+        with closing(Clock(self._timeouts, prompt.options.timeout, stream=stream)) as clock:
+            async with aclosing(await clock.head(partial(self._transport.send, request))) as response:
+                if not HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
+                    raise await self._error(response, clock)
+                reader = self._reader(response)
+                try:
+                    while not reader.done:
+                        chunk = await _next(response, reader, clock)
+                        before = reader.size, reader.finished
+                        for event in reader.feed(chunk) if chunk else reader.close():
+                            if isinstance(event, Completed):
+                                await _drain(response)
+                            yield event
+                        if (reader.size, reader.finished) != before:
+                            clock.content_came()
+                except ModelError as error:
+                    error.usage = reader.usage  # a failed answer is billed all the same
+                    raise
 
     def _reader(self, response: WireResponse) -> ChatCompletionReader:
         limits = {name: value for name, value in response.headers.items() if name.startswith(_RATE_LIMIT_HEADERS)}
