@@ -79,7 +79,8 @@ class Clock:
         """
         until = self.at_most(self._first_byte)
         try:
-            return await self._alarm.wait(send, until)
+            with self._alarm.at(until):
+                return await send()
         except TimeoutError:
             late = f"The model server did not begin to answer within {self._first_byte} s."
             raise self._late(until, late, "first_byte_timeout") from None
@@ -94,7 +95,8 @@ class Clock:
         began = self._now()
         until = self.at_most(None if limit is None else limit - self._silent)
         try:
-            return await self._alarm.wait(read, until)
+            with self._alarm.at(until):
+                return await read()
         except TimeoutError:
             late = f"The model server was silent for {limit} s in the middle of its answer."
             raise self._late(until, late, "idle_timeout") from None
@@ -110,6 +112,9 @@ class Clock:
 class Alarm:
     """Ends waits that take too long, one after the other, as `asyncio.timeout_at` does, by one timer for all of them.
 
+    with alarm.at(moment):  # raises TimeoutError if it is not left by then, or is over already
+        await something()
+
     The timer is not moved for each wait, which costs more than most of them take: where it goes off during a later
     one, whose end is not yet, it is set anew.
     """
@@ -119,39 +124,32 @@ class Alarm:
         self._timer: asyncio.TimerHandle | None = None
         self._goes_off = 0.0
         self._waiting: asyncio.Task[Any] | None = None
+        self._cancellations = 0
         self._until: float | None = None
         self._has_rung = False
 
-    async def wait(self, begin: Callable[[], Awaitable[T]], until: float | None) -> T:
-        """The result of what is begun.
+    def at(self, moment: float | None) -> Alarm:
+        """The end of the wait that is to be entered next; None = it has all the time."""
+        self._until = moment
+        return self
 
-        Args:
-            begin: not called where the time is over already: a flood of pieces that are there never lets us wait.
-            until: the moment at which it is cancelled; None = it has all the time.
-
-        Raises:
-            TimeoutError: it was.
-        """
-        if until is not None:
-            if until <= self._loop.time():
-                raise TimeoutError
-            if self._timer is None or self._goes_off > until:
-                self._set(until)
+    def __enter__(self) -> None:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("only tasks can wait")
-        cancellations = task.cancelling()
-        self._waiting, self._until, self._has_rung = task, until, False
-        try:
-            return await begin()
-        except asyncio.CancelledError:
-            if self._has_rung and task.cancelling() == cancellations + 1:
+        if self._until is not None:
+            if self._until <= self._loop.time():
+                raise TimeoutError  # also where what is waited for is there: a flood of it never lets us wait
+            if self._timer is None or self._goes_off > self._until:
+                self._set(self._until)
+        self._waiting, self._cancellations, self._has_rung = task, task.cancelling(), False
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        task, self._waiting = self._waiting, None
+        if self._has_rung and task is not None:
+            left = task.uncancel()
+            if left <= self._cancellations and kind is asyncio.CancelledError:  # else somebody has cancelled it, too
                 raise TimeoutError from None
-            raise  # somebody else has cancelled the task, too
-        finally:
-            self._waiting = None
-            if self._has_rung:
-                task.uncancel()
 
     def close(self) -> None:
         """Nothing will be waited for any more."""

@@ -85,15 +85,12 @@ class InMemoryJournal:
             elif self._ended:
                 return
             else:
-                await self._more()
-
-    async def _more(self) -> None:
-        more: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.add(more)
-        try:
-            await more
-        finally:
-            self._waiting.remove(more)
+                more: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._waiting.add(more)
+                try:
+                    await more
+                finally:
+                    self._waiting.remove(more)
 
     def _drop(self) -> None:
         """Let the oldest entries go, until what is left is within the limits."""

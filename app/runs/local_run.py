@@ -33,7 +33,6 @@ from app.runs.journal import (
     RunCancelled,
     RunCompleted,
     RunEnd,
-    RunEvent,
     RunFailed,
     RunStarted,
 )
@@ -223,7 +222,8 @@ class LocalRun:
     async def _drive(self, events: ChatEvents) -> None:
         self._is_driving = True
         try:
-            await self._write(RunStarted())
+            if not self._is_closed:
+                await self.journal.append(None, RunStarted())
             with contained():
                 async with aclosing(events):
                     end = await self._follow(events)
@@ -278,7 +278,8 @@ class LocalRun:
     async def _take(self, *events: Delta) -> None:
         for event in events:  # of one round: its beginning comes by itself
             self._fold.add(event)
-        await self._write(*events)
+        if not self._is_closed:  # else it was abandoned, and what it held came to its end after all
+            await self.journal.append(self._fold.round, *events)
         if not self._has_answered and not isinstance(events[-1], RoundStarted):
             self._has_answered = True
             self._answering.set()
@@ -314,10 +315,6 @@ class LocalRun:
         self.ended_at = datetime.now(UTC)
         self._fold = Fold()  # what it held is in the end, or not wanted any more
         self._answering.set()
-
-    async def _write(self, *events: RunEvent) -> None:
-        if not self._is_closed:  # else it was abandoned, and what it held came to its end after all
-            await self.journal.append(self._fold.round, *events)
 
     def _log(self, error: Exception) -> None:
         if not isinstance(error, GatewayError):

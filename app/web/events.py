@@ -91,7 +91,7 @@ class Projection:
     """
 
     def __init__(self, run: Run, answer: Answer) -> None:
-        self._run_id = run.id
+        self.run_id = run.id
         self._request_id = run.request_id
         self._answer = answer
         self._round: int | None = None
@@ -115,10 +115,10 @@ class Projection:
 
     def cut_off(self, error: EventsGone | RunGone) -> tuple[str, bytes]:
         """The name and the data of the event that ends a stream before the run's end, and is none of the run's."""
-        return "stream.cut_off", encode(self._problem(error) | {"run_id": self._run_id})
+        return "stream.cut_off", encode(self._problem(error) | {"run_id": self.run_id})
 
     def _where(self) -> dict[str, Any]:
-        place: dict[str, Any] = {"run_id": self._run_id}
+        place: dict[str, Any] = {"run_id": self.run_id}
         return place if self._round is None else {**place, "round": self._round}
 
     def _encoded_place(self) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 
 import anyio
@@ -42,39 +42,39 @@ def frame(name: str, data: bytes, seq: int | None = None) -> bytes:
     return b"%bevent: %b\ndata: %b\n\n" % (number, name.encode(), data)
 
 
-async def frames(run: Run, reader: Reader, answer: Answer, after: int = 0) -> AsyncGenerator[bytes, None]:
-    """The run's events with a number above `after`, to its last; all that are ready in one piece.
+async def frames(
+    batches: AsyncGenerator[Sequence[Entry], None], project: Projection, reader: Reader, retry: int | None = None
+) -> AsyncGenerator[bytes, None]:
+    """The events of a run's journal, to its last; all that are ready in one piece.
 
     A reader who is too slow is told so and sent away. That is not to end a run that nobody else reads.
+
+    Args:
+        batches: what the journal gives.
+        project: makes events of it.
+        reader: who reads it.
+        retry: milliseconds after which a browser is to come back when the line is cut; None = nothing is said.
     """
-    project = Projection(run, answer)
-    async with aclosing(run.journal.follow(after)) as batches:
-        try:
+    # No blank line: it is the first line of the first event.
+    head = b"" if retry is None else b"retry: %d\n" % retry
+    try:
+        async with aclosing(batches):
             async for batch in batches:
-                pieces: list[bytes] = []
+                pieces = [head]
+                head = b""
                 try:
                     for entry in batch:
                         pieces.append(frame(*project(entry), entry.seq))  # noqa: PERF401 - those before a bad one count
                 except Exception as error:
-                    logger.exception("an event of %s cannot be sent", run.id)
-                    unsent = batch[len(pieces)]
+                    logger.exception("an event of %s cannot be sent", project.run_id)
+                    unsent = batch[len(pieces) - 1]
                     failed = project(Entry(unsent.seq, unsent.round, RunFailed(error)))
                     yield b"".join([*pieces, frame(*failed, unsent.seq)])
                     return
                 yield b"".join(pieces)
-        except (EventsGone, RunGone) as error:
-            reader.stay()
-            yield frame(*project.cut_off(error))
-
-
-async def _with_retry(milliseconds: int | None, events: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    # No blank line: it is the first line of the first event.
-    head = b"" if milliseconds is None else b"retry: %d\n" % milliseconds
-    try:
-        async with aclosing(events):
-            async for piece in events:
-                yield head + piece
-                head = b""
+    except (EventsGone, RunGone) as error:
+        reader.stay()
+        yield head + frame(*project.cut_off(error))
     except asyncio.CancelledError as error:
         raise error.with_traceback(None)  # noqa: B904 - as long as it is kept, the journal would be
 
@@ -116,7 +116,7 @@ class RunStream(EventSourceResponse):
         self._drained = drained
         self._stopping = anyio.Event()
         super().__init__(
-            _with_retry(retry, frames(run, reader, answer, after)),
+            frames(run.journal.follow(after), Projection(run, answer), reader, retry),
             headers={"Cache-Control": "no-cache", **(headers or {})},
             ping=0,
             sep="\n",
@@ -193,16 +193,21 @@ class _Line:
 
     async def __call__(self, message: Message) -> None:
         """Send the message, unless the last one has been sent."""
-        async with self._lock:
+        await self._lock.acquire()
+        try:
             if self.closed:
                 return
             self._written = self._clock()
             self._writing = True
             await self._send(message)
-            self._begun.set()
             self._writing = False
             self._written = self._clock()
-            self.closed = message["type"] == "http.response.body" and not message.get("more_body", False)
+            if message["type"] == "http.response.body":
+                self.closed = not message.get("more_body", False)
+            else:
+                self._begun.set()
+        finally:
+            self._lock.release()
 
     async def end(self) -> None:
         """End the response here, in good order. What is sent afterwards is dropped."""

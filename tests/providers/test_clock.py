@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import pytest
 
 from app.providers.clock import Alarm
 from tests.support.gates import PATIENCE
 from tests.support.loop_time import LoopTime
+
+T = TypeVar("T")
+
+
+async def wait(alarm: Alarm, begin: Callable[[], Awaitable[T]], moment: float | None) -> T:
+    with alarm.at(moment):
+        return await begin()
 
 
 def soon(seconds: float) -> float:
@@ -30,8 +38,8 @@ async def test_a_wait_ends_at_its_own_time_whatever_the_time_of_the_one_before(
     first: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     time, alarm = LoopTime(monkeypatch), Alarm()
-    assert await alarm.wait(at_once, soon(first)) == "done"
-    waiting = asyncio.ensure_future(alarm.wait(for_ever, soon(100)))
+    assert await wait(alarm, at_once, soon(first)) == "done"
+    waiting = asyncio.ensure_future(wait(alarm, for_ever, soon(100)))
 
     await time.passes(99)
     assert not waiting.done()
@@ -44,8 +52,8 @@ async def test_a_wait_without_an_end_goes_on_when_the_timer_of_an_earlier_one_go
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     time, alarm, go_on = LoopTime(monkeypatch), Alarm(), asyncio.Event()
-    await alarm.wait(at_once, soon(1))
-    waiting = asyncio.ensure_future(alarm.wait(go_on.wait, None))
+    await wait(alarm, at_once, soon(1))
+    waiting = asyncio.ensure_future(wait(alarm, go_on.wait, None))
 
     await time.passes(5)
     go_on.set()
@@ -55,10 +63,10 @@ async def test_a_wait_without_an_end_goes_on_when_the_timer_of_an_earlier_one_go
 
 async def test_between_two_waits_nobody_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     time, alarm = LoopTime(monkeypatch), Alarm()
-    await alarm.wait(at_once, soon(1))
+    await wait(alarm, at_once, soon(1))
     await time.passes(5)
 
-    assert await alarm.wait(at_once, soon(1)) == "done"
+    assert await wait(alarm, at_once, soon(1)) == "done"
 
 
 async def test_what_is_over_before_it_begins_is_not_begun() -> None:
@@ -69,14 +77,14 @@ async def test_what_is_over_before_it_begins_is_not_begun() -> None:
         begun = True
 
     with pytest.raises(TimeoutError):
-        await Alarm().wait(begin, soon(0))
+        await wait(Alarm(), begin, soon(0))
 
     assert not begun
 
 
 async def test_a_cancellation_from_outside_is_no_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
     time, alarm = LoopTime(monkeypatch), Alarm()
-    waiting = asyncio.ensure_future(alarm.wait(for_ever, soon(1)))
+    waiting = asyncio.ensure_future(wait(alarm, for_ever, soon(1)))
     await time.passes(0)
     waiting.cancel()
 
@@ -95,7 +103,7 @@ async def test_a_time_out_together_with_a_cancellation_from_outside_is_a_cancell
         finally:
             waiting.cancel()
 
-    waiting = asyncio.ensure_future(alarm.wait(cancelled_too, soon(1)))
+    waiting = asyncio.ensure_future(wait(alarm, cancelled_too, soon(1)))
     await time.passes(1.1)
 
     with pytest.raises(asyncio.CancelledError):
@@ -115,7 +123,7 @@ async def test_what_ends_all_the_same_when_its_time_is_over_has_ended_and_its_ta
         raise AssertionError("it waits for ever")
 
     async def work() -> tuple[str, int]:
-        given = await alarm.wait(stubborn, soon(1))
+        given = await wait(alarm, stubborn, soon(1))
         task = asyncio.current_task()
         assert task is not None
         return given, task.cancelling()
@@ -138,7 +146,7 @@ async def test_an_alarm_that_is_closed_leaves_no_timer(monkeypatch: pytest.Monke
     monkeypatch.setattr(loop, "call_at", noted)
     alarm = Alarm()
     for _ in range(3):
-        await alarm.wait(at_once, soon(PATIENCE))
+        await wait(alarm, at_once, soon(PATIENCE))
     alarm.close()
 
     assert [timer.cancelled() for timer in set_timers] == [True]

@@ -131,13 +131,17 @@ class OpenAIModel:
                 reader = self._reader(response)
                 try:
                     while not reader.done:
-                        chunk = await _next(response, reader, clock)
-                        before = reader.size, reader.finished
+                        try:
+                            chunk = await clock.piece(response.read, at_end=reader.finished)
+                        except (ModelTimeout, ModelProtocolError):
+                            if not reader.finished:
+                                raise
+                            chunk = b""  # the answer is whole, only its end mark is missing
                         for event in reader.feed(chunk) if chunk else reader.close():
                             if isinstance(event, Completed):
                                 await _drain(response)
                             yield event
-                        if (reader.size, reader.finished) != before:
+                        if reader.grew:
                             clock.content_came()
                 except ModelError as error:
                     error.usage = reader.usage  # a failed answer is billed all the same
@@ -155,16 +159,6 @@ class OpenAIModel:
                 while len(body) < _ERROR_BODY and (piece := await response.read()):
                     body += piece
         return error_of_status(response.status, response.headers, body, self._scrub)
-
-
-async def _next(response: WireResponse, reader: ChatCompletionReader, clock: Clock) -> bytes:
-    """The next piece of the body; nothing where it has ended."""
-    try:
-        return await clock.piece(response.read, at_end=reader.finished)
-    except (ModelTimeout, ModelProtocolError):
-        if not reader.finished:
-            raise
-        return b""  # the answer is whole, only its end mark is missing
 
 
 async def _drain(response: WireResponse) -> None:

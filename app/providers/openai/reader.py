@@ -17,8 +17,7 @@ parts the thinking from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from app.chat import ChatEvent, ChatResponse, Completed, Deltas, ModelError, ModelProtocolError, Usage
@@ -78,6 +77,8 @@ class ChatCompletionReader:
         self._kind: Literal["unknown", "events", "json", "other"] = "unknown"
         self._body = bytearray()  # a JSON body; of others the beginning, to be shown
         self._response: ChatResponse | None = None
+        self.grew = False
+        """Whether there was content in the last read, or the reason why the answer ended."""
         self.done = False
         """Whether the answer is whole and told: nothing more need be read."""
 
@@ -102,7 +103,15 @@ class ChatCompletionReader:
         Raises:
             ModelError: while iterating, after what could be read: the answer cannot be used.
         """
-        return self._told_by(partial(self._feed, chunk))
+        before = self.size, self.finished
+        told: list[Delta] = []  # a generator in a generator for each chunk would cost more than what they do
+        try:
+            self._feed(chunk, told)
+        except ModelError:
+            yield from _together(told)
+            raise
+        self.grew = (self.size, self.finished) != before
+        yield from self._told(told)
 
     def close(self) -> Iterator[ChatEvent]:
         """The body has ended. The last event is `Completed`, if `feed` has not given it already.
@@ -110,21 +119,13 @@ class ChatCompletionReader:
         Raises:
             ModelError: while iterating: the answer cannot be used.
         """
-        return self._told_by(self._close)
-
-    def _told_by(self, read: Callable[[list[Delta]], None]) -> Iterator[ChatEvent]:
-        # What is below adds to one list: a generator in a generator for each of an answer's thousand chunks costs more
-        # than what they do.
         told: list[Delta] = []
         try:
-            read(told)
+            self._close(told)
         except ModelError:
             yield from _together(told)
             raise
-        yield from _together(told)
-        if self._response is not None:
-            response, self._response = self._response, None
-            yield Completed(response)
+        yield from self._told(told)
 
     def _feed(self, chunk: bytes, told: list[Delta]) -> None:
         if self._kind == "unknown":
@@ -222,6 +223,13 @@ class ChatCompletionReader:
         self.done = True
         self._response = answer.close(told)
 
+    def _told(self, told: list[Delta]) -> Sequence[ChatEvent]:
+        events = _together(told)
+        if self._response is not None:
+            response, self._response = self._response, None
+            return (*events, Completed(response))
+        return events
+
     def _not_a_completion(self) -> ModelProtocolError:
         shown = excerpt(bytes(self._body), self._scrub, 200)
         return protocol_error(
@@ -229,5 +237,5 @@ class ChatCompletionReader:
         )
 
 
-def _together(told: list[Delta]) -> list[ChatEvent]:
-    return [Deltas(tuple(told))] if len(told) > 1 else [*told]
+def _together(told: list[Delta]) -> Sequence[ChatEvent]:
+    return told if len(told) <= 1 else (Deltas(tuple(told)),)
