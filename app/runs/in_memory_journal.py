@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 
 from app.chat import ReasoningDelta, TextDelta, ToolCallArguments
+from app.chat.text import bytes_of
 from app.runs.errors import EventsGone
 from app.runs.journal import Entry, RunCancelled, RunCompleted, RunEnd, RunEvent, RunFailed, Span
 
@@ -43,7 +44,6 @@ class InMemoryJournal:
     def __init__(self, limits: JournalLimits | None = None) -> None:
         self._limits = limits or JournalLimits()
         self._entries: list[Entry] = []
-        self._sizes: list[int] = []
         self._bytes = 0
         self._dropped = 0
         self._ended = False
@@ -52,10 +52,8 @@ class InMemoryJournal:
     async def append(self, round_: int | None, *events: RunEvent) -> None:
         """See `Journal.append`."""
         for seq, event in enumerate(events, self._dropped + len(self._entries) + 1):
-            size = _OVERHEAD + _size(event)
             self._entries.append(Entry(seq, round_, event))
-            self._sizes.append(size)
-            self._bytes += size
+            self._bytes += _OVERHEAD + _size(event)
         if self._bytes > self._limits.bytes or len(self._entries) > self._limits.events:
             self._drop()
         self._ended = isinstance(events[-1], RunEnd)
@@ -97,17 +95,17 @@ class InMemoryJournal:
         too_many = len(self._entries) - self._limits.events
         dropped = 0
         while dropped < len(self._entries) - 1 and (dropped < too_many or self._bytes > self._limits.bytes):
-            self._bytes -= self._sizes[dropped]
+            self._bytes -= _OVERHEAD + _size(self._entries[dropped].event)
             dropped += 1
         if dropped:
-            del self._entries[:dropped], self._sizes[:dropped]
+            del self._entries[:dropped]
             self._dropped += dropped
 
 
 def _size(event: RunEvent) -> int:
     match event:
         case TextDelta(text) | ReasoningDelta(text) | ToolCallArguments(_, _, text):
-            return _utf8(text)
+            return bytes_of(text)
         case RunCompleted(response) | RunCancelled(response):
             return _texts(replace(response, generated=()))  # which says the same again
         case RunFailed(error):  # asked for its text, an error that is not ours may fail itself
@@ -120,7 +118,7 @@ def _texts(value: object) -> int:
     """Bytes of all texts in a value, however deep."""
     match value:
         case str():
-            return _utf8(value)
+            return bytes_of(value)
         case Mapping():
             return sum(_ITEM + _texts(key) + _texts(item) for key, item in value.items())
         case list() | tuple():
@@ -129,7 +127,3 @@ def _texts(value: object) -> int:
             return sum(_texts(getattr(value, field.name)) for field in fields(value))
         case _:
             return 0
-
-
-def _utf8(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

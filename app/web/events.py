@@ -111,7 +111,8 @@ class Projection:
                 return "run.failed", encode(self._problem(error) | self._where())
             case event:
                 name, data = _WIRE[type(event)]
-                return name, _united(self._place, encode(data(event)))
+                own = encode(data(event))
+                return name, self._place + b"," + own[1:] if own != b"{}" else self._place + b"}"
 
     def cut_off(self, error: EventsGone | RunGone) -> tuple[str, bytes]:
         """The name and the data of the event that ends a stream before the run's end, and is none of the run's."""
@@ -122,12 +123,8 @@ class Projection:
         return place if self._round is None else {**place, "round": self._round}
 
     def _encoded_place(self) -> bytes:
-        return encode(self._where())  # the same in all events of a round
+        # The beginning of the object that is an event's data: the same in all events of a round.
+        return encode(self._where())[:-1]
 
     def _problem(self, error: Exception) -> dict[str, Any]:
         return problem_of(error, self._request_id).document()
-
-
-def _united(one: bytes, other: bytes) -> bytes:
-    """Two JSON objects as one; the first is not empty."""
-    return one[:-1] + b"," + other[1:] if len(other) > len(b"{}") else one

@@ -208,7 +208,8 @@ class AnswerAssembly:
                 self._keep(field, delta[field])
 
     def _say(self, content: Any, kind: PartKind, told: list[Delta]) -> None:
-        for part_kind, text in ((kind, content),) if isinstance(content, str) else parts_of(content, kind):
+        parts = ((kind, content),) if isinstance(content, str) else parts_of(content, kind)
+        for part_kind, text in parts:
             self._size += bytes_of(text)
             if self._tags and part_kind == "text":
                 for side, piece in self._tags.feed(text):
