@@ -26,7 +26,7 @@ from app.providers.embedded import DemoModel
 from app.providers.openai import OpenAIModel
 from app.providers.profiles import Profile, profile_for
 from app.providers.routing import BreakerPolicy, Limits, RetryBudget, RetryPolicy, RoutedModel, Target
-from app.providers.transport_aiohttp import AiohttpTransport
+from app.providers.transport_http import HttpTransport
 from app.runs import Fence, InMemoryRunStore, JournalLimits, Retention, RunLimits, Runs, RunStore
 from app.settings import (
     MemorySettings,
@@ -258,7 +258,7 @@ def _server(settings: ModelServerSettings, model: str) -> OpenAIModel:
         settings.server_url,
         model=model,
         api_key=settings.api_key.get_secret_value() if settings.api_key else None,
-        transport=AiohttpTransport(max_connections=settings.max_connections),
+        transport=HttpTransport(max_connections=settings.max_connections),
         profile=_profile(settings),
         timeouts=Timeouts(
             connect=settings.connect_timeout,

@@ -33,7 +33,7 @@ from app.providers.openai.request import request_body
 from app.providers.profiles import Profile, profile_for
 from app.providers.scrubbing import Scrubber
 from app.providers.transport import Transport, WireRequest, WireResponse
-from app.providers.transport_aiohttp import AiohttpTransport
+from app.providers.transport_http import HttpTransport
 
 _ERROR_BODY = 64 * 2**10
 _ERROR_BODY_TIME = 10.0
@@ -79,7 +79,7 @@ class OpenAIModel:
         self._address = Address.of(base_url)
         key = (api_key or "").strip()
         self._headers = {**self._address.headers, **bearer(key), **checked_headers(headers or {})}
-        self._transport = transport or AiohttpTransport()
+        self._transport = transport or HttpTransport()
         secrets = (key, *self._transport.secrets, *self._address.secrets, *secrets_of((headers or {}).items()))
         self._secrets = frozenset(filter(None, secrets))
         self._scrub = Scrubber(self._secrets)
