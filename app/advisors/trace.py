@@ -37,7 +37,8 @@ class TraceAdvisor:
                 async for event in events:
                     if isinstance(event, Completed):
                         is_logged = True
-                        self._log(logging.INFO, request, started, **_told_by(event.response))
+                        if self._logger.isEnabledFor(logging.INFO):
+                            self._log(logging.INFO, request, started, **_told_by(event.response))
                     yield event
         except Exception as error:
             is_logged = True

@@ -21,21 +21,32 @@ _NUMBERS = 6
 """Below this length a secret of any other kind may be a number or a name that answers use."""
 
 _PATTERNS = (
-    (re.compile(r"(://)[^/\s'\"]+@"), rf"\1{MASK}@"),
-    (re.compile(r"(?i)\b(bearer\s+)(?=\S*[\d*]|\S{20})[^\s'\",;)]+"), rf"\1{MASK}"),
-    (re.compile(r"(?i)(authorization['\"]?\s*[:=]\s*['\"]?basic\s+)[^\s'\",;)]+"), rf"\1{MASK}"),
-    (re.compile(r"(?i)([?&][\w.-]*(?:key|token|secret|sig|password|auth)[\w.-]*=)[^&\s'\"]+"), rf"\1{MASK}"),
-    (re.compile(r"(?i)\b(api[-_ ]?key['\"]?\s*[:=]\s*['\"]?)(?!['\"*\s])[^\s'\",;)}]+"), rf"\1{MASK}"),
+    (("://",), re.compile(r"(://)[^/\s'\"]+@"), rf"\1{MASK}@"),
+    (("bearer",), re.compile(r"(?i)\b(bearer\s+)(?=\S*[\d*]|\S{20})[^\s'\",;)]+"), rf"\1{MASK}"),
+    (("basic",), re.compile(r"(?i)(authorization['\"]?\s*[:=]\s*['\"]?basic\s+)[^\s'\",;)]+"), rf"\1{MASK}"),
     (
+        ("?", "&"),
+        re.compile(r"(?i)([?&][\w.-]*(?:key|token|secret|sig|password|auth)[\w.-]*=)[^&\s'\"]+"),
+        rf"\1{MASK}",
+    ),
+    (("api",), re.compile(r"(?i)\b(api[-_ ]?key['\"]?\s*[:=]\s*['\"]?)(?!['\"*\s])[^\s'\",;)}]+"), rf"\1{MASK}"),
+    (
+        ("access", "client", "passw"),
         re.compile(
             r"(?i)\b((?:access[-_ ]?token|client[-_ ]?secret|passw(?:or)?d)['\"]?\s*[:=]\s*['\"]?)[^\s'\",;)}]+"
         ),
         rf"\1{MASK}",
     ),
-    (re.compile(r"(?<![\w-])(?:AIza|AKIA|gsk_|hf_|xai-|r8_|nvapi-|pplx-)[\w-]{8,}"), MASK),
-    (re.compile(r"(?<![\w-])sk-[\w*-]{2,}(?:\.{2,}[\w*-]+)?"), MASK),
-    (re.compile(r"(?<![\w.*-])[\w.-]*\*{3,}[\w-]*"), MASK),  # a key that the server has masked in part only
+    (
+        ("aiza", "akia", "gsk_", "hf_", "xai-", "r8_", "nvapi-", "pplx-"),
+        re.compile(r"(?<![\w-])(?:AIza|AKIA|gsk_|hf_|xai-|r8_|nvapi-|pplx-)[\w-]{8,}"),
+        MASK,
+    ),
+    (("sk-",), re.compile(r"(?<![\w-])sk-[\w*-]{2,}(?:\.{2,}[\w*-]+)?"), MASK),
+    (("***",), re.compile(r"(?<![\w.*-])[\w.-]*\*{3,}[\w-]*"), MASK),  # a key that the server has masked in part only
 )
+"""What looks like a secret, and one of which words it holds, in lower case: without them nothing is looked for, since
+every line of the log is scrubbed, and hardly one has them."""
 
 
 class Scrubber:
@@ -46,14 +57,18 @@ class Scrubber:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._known = [re.compile(_exactly(secret)) for secret in sorted(_spellings(secrets), key=len, reverse=True)]
+        longest_first = sorted(_spellings(secrets), key=len, reverse=True)
+        self._known = [(secret, re.compile(_exactly(secret))) for secret in longest_first]
 
     def __call__(self, text: str) -> str:
         """`text` without secrets."""
-        for known in self._known:
-            text = known.sub(MASK, text)
-        for pattern, mask in _PATTERNS:
-            text = pattern.sub(mask, text)
+        for secret, pattern in self._known:
+            if secret in text:
+                text = pattern.sub(MASK, text)
+        lowered = text.lower()
+        for words, pattern, mask in _PATTERNS:
+            if any(word in lowered for word in words):
+                text = pattern.sub(mask, text)
         return text
 
     def __repr__(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
@@ -253,7 +254,7 @@ class Runs:
         self._beginning += 1
         try:
             run = await self._known(run_id, request, events, options, key)
-            with fenced(partial(self._store.confirm, run)):
+            with fenced(partial(_confirmed, self._store, weakref.ref(run))):
                 run.begin()
         finally:
             self._beginning -= 1
@@ -302,6 +303,12 @@ class Runs:
     async def _cancel_unread(self, run: LocalRun) -> None:
         if not await self._store.is_read_elsewhere(run) and not run.readers.present:
             run.cancel()
+
+
+async def _confirmed(store: RunStore, run: weakref.ref[LocalRun]) -> None:
+    """Confirm a run by what its own task can carry: with the run itself, the two would keep each other alive."""
+    if (going := run()) is not None:
+        await store.confirm(going)
 
 
 def _cancel(task: asyncio.Task[Any]) -> None:
