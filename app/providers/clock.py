@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from app.chat import ModelTimeout
+from app.providers.transport import WireResponse
 
 T = TypeVar("T")
+
+Late: TypeAlias = Callable[[], ModelTimeout]
+"""What to say where time is up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +56,16 @@ class Clock:
         self._idle = timeouts.idle
         self._begun = stream
         self._end = timeouts.end
-        self._silent = 0.0
+        self._silent_since = self._now()
 
     def content_came(self) -> None:
-        """The silence is over."""
+        """The silence is over, and what came has been taken: silence begins anew."""
         self._begun = True
-        self._silent = 0.0
+        self._silent_since = self._now()
 
     def at_most(self, seconds: float | None) -> float | None:
         """The moment `seconds` from now, or the end of the whole call if that is earlier."""
-        if seconds is None:
-            return self._ends
-        moment = self._now() + seconds
-        return moment if self._ends is None else min(moment, self._ends)
+        return self._earlier(None if seconds is None else self._now() + seconds)
 
     async def head(self, send: Callable[[], Awaitable[T]]) -> T:
         """Wait for the head of an answer.
@@ -72,34 +73,55 @@ class Clock:
         Raises:
             ModelTimeout: it did not come in time.
         """
-        late = f"The model server did not begin to answer within {self._first_byte} s."
-        return await self._wait(send, self._first_byte, ModelTimeout(late, code="first_byte_timeout"))
 
-    async def piece(self, read: Callable[[], Awaitable[T]], *, at_end: bool) -> T:
-        """Wait for a piece of its body; `at_end` when the finish reason is known.
+        def late() -> ModelTimeout:
+            said = f"The model server did not begin to answer within {self._first_byte} s."
+            return ModelTimeout(said, code="first_byte_timeout")
+
+        until = self.at_most(self._first_byte)
+        self._check(until, late)
+        head = await self._wait(send, until, late)
+        self._silent_since = self._now()
+        return head
+
+    async def piece(self, response: WireResponse, *, at_end: bool) -> bytes:
+        """The next piece of its body, waited for where it has to be; `at_end` when the finish reason is known.
 
         Raises:
             ModelTimeout: it did not come in time, or there was no content for too long.
         """
         limit = self._end if at_end else self._idle if self._begun else None
-        left = None if limit is None else limit - self._silent
-        late = f"The model server was silent for {limit} s in the middle of its answer."
-        began = self._now()
-        try:
-            return await self._wait(read, left, ModelTimeout(late, code="idle_timeout"))
-        finally:
-            self._silent += self._now() - began
 
-    async def _wait(self, begin: Callable[[], Awaitable[T]], seconds: float | None, late: ModelTimeout) -> T:
-        until = self.at_most(seconds)
-        if self._total is not None and until == self._ends:
-            late = ModelTimeout(
-                f"The model server's answer took longer than {self._total:.3g} s.", code="total_timeout"
-            )
+        def late() -> ModelTimeout:
+            said = f"The model server was silent for {limit} s in the middle of its answer."
+            return ModelTimeout(said, code="idle_timeout")
+
+        until = self._earlier(None if limit is None else self._silent_since + limit)
+        self._check(until, late)
+        piece = response.take()
+        return await self._wait(response.read, until, late) if piece is None else piece
+
+    def _earlier(self, moment: float | None) -> float | None:
+        """This moment, or the end of the whole call if that is earlier."""
+        if moment is None or self._ends is None:
+            return self._ends if moment is None else moment
+        return min(moment, self._ends)
+
+    def _check(self, until: float | None, late: Late) -> None:
+        # Also where the next piece is there already: a flood of keep-alives never lets us wait.
         if until is not None and until <= self._now():
-            raise late  # also where the next piece is there already: a flood of keep-alives never lets us wait
+            raise self._error(until, late)
+
+    async def _wait(self, begin: Callable[[], Awaitable[T]], until: float | None, late: Late) -> T:
         try:
             async with asyncio.timeout_at(until):
                 return await begin()
         except TimeoutError:
-            raise late from None
+            raise self._error(until, late) from None
+
+    def _error(self, until: float | None, late: Late) -> ModelTimeout:
+        if self._total is not None and until == self._ends:
+            return ModelTimeout(
+                f"The model server's answer took longer than {self._total:.3g} s.", code="total_timeout"
+            )
+        return late()

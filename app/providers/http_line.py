@@ -162,15 +162,21 @@ class Answer:
         if encoding in _PACKED:
             self._unpacking = _Unpacking()
 
+    def take(self) -> bytes | None:
+        """See `WireResponse.take`."""
+        if self._unpacking is None:
+            return self._taken()
+        while not (piece := self._unpacking.rest()):
+            packed = self._taken()
+            if not packed:
+                return packed
+            self._unpacking.add(packed)
+        return piece
+
     async def read(self) -> bytes:
         """See `WireResponse.read`."""
-        if self._unpacking is None:
-            return await self._read()
-        while not (piece := self._unpacking.rest()):
-            packed = await self._read()
-            if not packed:
-                return b""
-            self._unpacking.add(packed)
+        while (piece := self.take()) is None:
+            await self._more()
         return piece
 
     async def aclose(self) -> None:
@@ -235,15 +241,16 @@ class Answer:
                 self._line.pause(pausing=False)
             self._line.over(reusable=self._parser.should_keep_alive())
 
-    async def _read(self) -> bytes:
-        while not self._pieces:
+    def _taken(self) -> bytes | None:
+        """What has come, as it came."""
+        if not self._pieces:
             if self._is_whole:
                 return b""
             if self._error is not None:
                 raise ModelProtocolError(
                     "The connection to the model server broke in the middle of its answer.", code="truncated"
                 )
-            await self._more()
+            return None
         piece = self._pieces.popleft() if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
         self._waiting = 0

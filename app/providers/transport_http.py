@@ -208,7 +208,7 @@ class _Pool:
         self._origin_of[line] = origin
         return line
 
-    def _freed(self, line: Line, is_reusable: bool) -> None:  # noqa: FBT001 - the answer to the only question there is
+    def _freed(self, line: Line, is_reusable: bool) -> None:
         self._slots.release()
         if not is_reusable:
             self._forget(line)

@@ -18,7 +18,7 @@ from app.web.request_ids import HEADER, RequestIds
 from app.web.routes import ROUTES
 
 _NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False}
-"""FastAPI would look for somebody to tell of every request, which costs a third of a millisecond where there is nobody."""
+"""FastAPI would look for somebody to tell of each request: a third of a millisecond where there is nobody."""
 
 Lifespan: TypeAlias = Callable[[FastAPI], AbstractAsyncContextManager[Mapping[str, Any]]]
 

@@ -1,7 +1,7 @@
 """Routes that FastAPI describes and that are answered directly.
 
-FastAPI finds out for every request what a route's parameters are made of, opens two stacks of contexts for what they may
-have to close, and looks at what comes back. Here parameters come from our own dependencies only, none of them has
+FastAPI finds out for every request what a route's parameters are made of, opens two stacks of contexts for what they
+may have to close, and looks at what comes back. Here parameters come from our own dependencies only, none of them has
 anything to close, and what comes back is a response: so the order of calls is made out once, when the route is made.
 """
 

@@ -155,7 +155,7 @@ class OpenAIModel:
 async def _next(response: WireResponse, reader: ChatCompletionReader, clock: Clock) -> bytes:
     """The next piece of the body; nothing where it has ended."""
     try:
-        return await clock.piece(response.read, at_end=reader.finished)
+        return await clock.piece(response, at_end=reader.finished)
     except (ModelTimeout, ModelProtocolError):
         if not reader.finished:
             raise
@@ -165,6 +165,9 @@ async def _next(response: WireResponse, reader: ChatCompletionReader, clock: Clo
 async def _drain(response: WireResponse) -> None:
     """Read what is left after an answer's end, which is nothing, so that the connection can be used again."""
     with suppress(ModelError, TimeoutError):
-        async with asyncio.timeout(_DRAIN_TIME):
-            while await response.read():
-                pass
+        while piece := response.take():
+            pass
+        if piece is None:
+            async with asyncio.timeout(_DRAIN_TIME):
+                while await response.read():
+                    pass
