@@ -10,7 +10,7 @@ Differs from the standard in one point: an event that the end of the body leaves
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from app.chat import ModelProtocolError
 
@@ -18,8 +18,7 @@ _BOM = b"\xef\xbb\xbf"
 _KNOWN_FIELDS = frozenset({b"data", b"event", b"id", b"retry"})
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSentEvent:
+class ServerSentEvent(NamedTuple):
     """One event.
 
     Attributes:
@@ -70,25 +69,27 @@ class SseDecoder:
                 self._line += line
                 line = bytes(self._line)  # noqa: PLW2901 - the line with its beginning from earlier reads
                 self._line.clear()
-            yield from self._take(line)
+            if not line and not self._first_line:
+                if self._data:
+                    yield self._event_so_far()
+                self._event = ""
+            else:
+                self._take(line)
         self._line += rest
         self._check(len(self._line))
 
     def close(self) -> Iterator[ServerSentEvent]:
         """The event that the end of the body left unterminated, if there is one."""
         if self._line:
-            yield from self._take(bytes(self._line))
+            self._take(bytes(self._line))
             self._line.clear()
-        for event in self._dispatch():
-            yield ServerSentEvent(event.data, event.event, cut=True)
+        if self._data:
+            yield self._event_so_far(cut=True)
 
-    def _take(self, line: bytes) -> Iterator[ServerSentEvent]:
+    def _take(self, line: bytes) -> None:
         if self._first_line:
             self._first_line = False
             line = line.removeprefix(_BOM)
-        if not line:
-            yield from self._dispatch()
-            return
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
@@ -100,12 +101,11 @@ class SseDecoder:
         elif name and name not in _KNOWN_FIELDS:
             self.strange = True
 
-    def _dispatch(self) -> Iterator[ServerSentEvent]:
-        if self._data:
-            yield ServerSentEvent(b"\n".join(self._data), self._event)
-            self._data.clear()
-            self._size = 0
-        self._event = ""
+    def _event_so_far(self, *, cut: bool = False) -> ServerSentEvent:
+        event = ServerSentEvent(self._data[0] if len(self._data) == 1 else b"\n".join(self._data), self._event, cut)
+        self._data.clear()
+        self._size = 0
+        return event
 
     def _check(self, size: int) -> None:
         if size > self._max_event:

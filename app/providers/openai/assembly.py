@@ -6,7 +6,7 @@ error; what is neither is let by.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from app.chat import (
@@ -23,7 +23,7 @@ from app.chat.messages import EMPTY
 from app.chat.text import bytes_of, well_formed_text
 from app.providers.openai.calls import ToolCallAssembly
 from app.providers.openai.errors import Scrub, error_in_answer, protocol_error, tells_of_an_error
-from app.providers.openai.parts import Part, parts_of
+from app.providers.openai.parts import PartKind, parts_of
 from app.providers.openai.text_channel import TextChannel
 from app.providers.openai.think_tags import ThinkTags
 from app.providers.openai.usage import later_usage, usage_of
@@ -82,6 +82,8 @@ class AnswerAssembly:
         self._reasoning_field: str | None = None
         self._finish: str | None = None
         self._usage: Usage | None = None
+        self._told_id: Any = None
+        self._told_model: Any = None
         self._id: str | None = None
         self._model: str | None = None
         self._size = 0
@@ -110,17 +112,25 @@ class AnswerAssembly:
         """Whether what came can be an answer that ended without a word: something came, and no call is cut."""
         return bool(self.size) and self._calls.complete()
 
-    def add(self, chunk: Mapping[str, Any]) -> Iterator[ChatEvent]:
+    def add(self, chunk: Mapping[str, Any], told: list[ChatEvent]) -> None:
         """Take one chunk, or a whole completion.
 
+        Args:
+            chunk: the chunk.
+            told: gets the events that it makes, also where what follows in it is an error.
+
         Raises:
-            ModelError: while iterating: the chunk tells of an error, cannot be read, or is one too many.
+            ModelError: the chunk tells of an error, cannot be read, or is one too many.
         """
         if tells_of_an_error(chunk):
             self._take_usage(chunk, [])
             raise error_in_answer(chunk, self._scrub)
-        self._id = _said(chunk.get("id")) or self._id
-        self._model = _said(chunk.get("model")) or self._model
+        if (label := chunk.get("id")) != self._told_id:  # nearly every chunk says the same
+            self._told_id = label
+            self._id = _said(label) or self._id
+        if (label := chunk.get("model")) != self._told_model:
+            self._told_model = label
+            self._model = _said(label) or self._model
         choices = chunk.get("choices")
         choices = choices if isinstance(choices, list) else []
         own = [choice for choice in choices if isinstance(choice, dict) and choice.get("index") in (0, "0", None)]
@@ -129,23 +139,26 @@ class AnswerAssembly:
         elif own:
             self.ends_in_usage = False
         for choice in own:
-            yield from self._choose(choice, chunk)
+            self._choose(choice, chunk, told)
         if self.size > self._max_answer:
             raise protocol_error(f"an answer larger than the {self._max_answer} bytes allowed", "too_large")
 
-    def close(self) -> Iterator[ChatEvent]:
-        """The answer has ended: the events still due, the last of them `Completed`.
+    def close(self, told: list[ChatEvent]) -> None:
+        """The answer has ended: `told` gets the events still due, the last of them `Completed`.
 
         Raises:
-            ModelProtocolError: while iterating: a tool call has no name.
+            ModelProtocolError: a tool call has no name.
         """
         if self._tags:
-            yield from self._tell(self._tags.close())
-        yield from _told(ReasoningDelta, self._reasoning.close())
-        yield from _told(TextDelta, self._text.close())
+            for kind, text in self._tags.close():
+                self._tell(kind, text, told)
+        if rest := self._reasoning.close():
+            told.append(ReasoningDelta(rest))
+        if rest := self._text.close():
+            told.append(TextDelta(rest))
         self._refusal.close()
         reason = _FINISH_REASONS.get((self._finish or "").lower(), FinishReason.STOP)
-        yield from self._calls.close(cut=reason is not FinishReason.STOP)
+        told.extend(self._calls.close(cut=reason is not FinishReason.STOP))
         calls = self._calls.calls()
         if reason is FinishReason.STOP and calls:
             reason = FinishReason.TOOL_CALLS
@@ -154,11 +167,10 @@ class AnswerAssembly:
             self._kept[self._reasoning_field] = reasoning
         message = AssistantMessage(self._text.text, calls, reasoning, self._refusal.text or None, self._kept or EMPTY)
         model, answer_id = (label and masked(label, self._secrets) for label in (self._model, self._id))
-        yield Completed(
-            ChatResponse.of_call(message, reason, self._usage, model=model, id=answer_id, extra=self._extra)
-        )
+        response = ChatResponse.of_call(message, reason, self._usage, model=model, id=answer_id, extra=self._extra)
+        told.append(Completed(response))
 
-    def _choose(self, choice: Mapping[str, Any], chunk: Mapping[str, Any]) -> Iterator[ChatEvent]:
+    def _choose(self, choice: Mapping[str, Any], chunk: Mapping[str, Any], told: list[ChatEvent]) -> None:
         finish = choice.get("finish_reason")
         if choice.get("error") or (isinstance(finish, str) and finish.lower() in _FAILURES):
             raise error_in_answer(choice.get("error") or {"code": finish, **chunk}, self._scrub)
@@ -169,53 +181,60 @@ class AnswerAssembly:
         if delta is not None and not isinstance(delta, dict):
             raise protocol_error(f"a delta that is a {type(delta).__name__}")
         if delta:
-            yield from self._read(delta)
+            self._read(delta, told)
         if finish and isinstance(finish, str):
             self._finish = finish
 
-    def _read(self, delta: Mapping[str, Any]) -> Iterator[ChatEvent]:
+    def _read(self, delta: Mapping[str, Any], told: list[ChatEvent]) -> None:
         for field in REASONING_FIELDS:
             if said := delta.get(field):
                 self._reasoning_field = self._reasoning_field or field
-                yield from self._say(parts_of(said, "reasoning"))
+                self._say(said, "reasoning", told)
                 break
         if content := delta.get("content"):
-            yield from self._say(parts_of(content))
+            self._say(content, "text", told)
         if refusal := delta.get("refusal"):
-            yield from self._say(parts_of(refusal, "refusal"))
-        yield from self._call(delta.get("tool_calls") or [])
+            self._say(refusal, "refusal", told)
+        if calls := delta.get("tool_calls"):
+            self._call(calls, told)
         if old := delta.get("function_call"):  # as it was before there were several
-            yield from self._call({"function": old})
+            self._call({"function": old}, told)
         if not self._profile.kept_fields.isdisjoint(delta):
             for field in self._profile.kept_fields & delta.keys():
                 self._keep(field, delta[field])
 
-    def _say(self, parts: Iterable[Part]) -> Iterator[ChatEvent]:
-        for part in parts:
-            self._size += bytes_of(part.text)
-            yield from self._tell(self._tags.feed(part.text) if self._tags and part.kind == "text" else (part,))
-
-    def _tell(self, parts: Iterable[Part]) -> Iterator[ChatEvent]:
-        for part in parts:
-            if part.kind == "text":
-                yield from _told(TextDelta, self._text.feed(part.text))
-            elif part.kind == "reasoning":
-                yield from _told(ReasoningDelta, self._reasoning.feed(part.text))
+    def _say(self, content: Any, kind: PartKind, told: list[ChatEvent]) -> None:
+        for part_kind, text in ((kind, content),) if isinstance(content, str) else parts_of(content, kind):
+            self._size += bytes_of(text)
+            if self._tags and part_kind == "text":
+                for side, piece in self._tags.feed(text):
+                    self._tell(side, piece, told)
             else:
-                self._refusal.feed(part.text)
+                self._tell(part_kind, text, told)
 
-    def _call(self, fragments: Any) -> Iterator[ChatEvent]:
+    def _tell(self, kind: PartKind, text: str, told: list[ChatEvent]) -> None:
+        if kind == "text":
+            if text := self._text.feed(text):
+                told.append(TextDelta(text))
+        elif kind == "reasoning":
+            if text := self._reasoning.feed(text):
+                told.append(ReasoningDelta(text))
+        else:
+            self._refusal.feed(text)
+
+    def _call(self, fragments: Any, told: list[ChatEvent]) -> None:
         if not isinstance(fragments, list):
             fragments = [fragments]
         for fragment in fragments:
             if not isinstance(fragment, dict):
                 raise protocol_error(f"a tool call that is a {type(fragment).__name__}")
-            yield from self._calls.add(fragment)
+            told.extend(self._calls.add(fragment))
 
     def _take_usage(self, chunk: Mapping[str, Any], own: list[dict[str, Any]]) -> bool:
         usage = None
         for place in (chunk, *own, chunk.get("x_groq")):
-            if isinstance(place, dict) and (usage := usage_of(place.get("usage"), chunk.get("timings"))):
+            told = place.get("usage") if isinstance(place, dict) else None
+            if told and (usage := usage_of(told, chunk.get("timings"))):
                 break
         if usage and (self._usage is None or usage.input_tokens or usage.output_tokens or usage.total_tokens):
             self._usage = later_usage(self._usage, usage)
@@ -240,11 +259,6 @@ def _as_delta(message: Any) -> Any:
         return message
     calls = enumerate(message["tool_calls"])
     return {**message, "tool_calls": [{**call, "index": n} if isinstance(call, dict) else call for n, call in calls]}
-
-
-def _told(kind: type[TextDelta | ReasoningDelta], text: str) -> Iterator[ChatEvent]:
-    if text:
-        yield kind(text)
 
 
 def _said(value: Any) -> str | None:

@@ -17,10 +17,11 @@ parts the thinking from it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import Any, Literal
 
-from app.chat import ChatEvent, ModelProtocolError, Usage
+from app.chat import ChatEvent, ModelError, ModelProtocolError, Usage
 from app.chat.messages import EMPTY
 from app.providers.openai.assembly import AnswerAssembly
 from app.providers.openai.errors import (
@@ -99,6 +100,17 @@ class ChatCompletionReader:
         Raises:
             ModelError: while iterating, after what could be read: the answer cannot be used.
         """
+        return _told_by(partial(self._feed, chunk))
+
+    def close(self) -> Iterator[ChatEvent]:
+        """The body has ended. The last event is `Completed`, if `feed` has not given it already.
+
+        Raises:
+            ModelError: while iterating: the answer cannot be used.
+        """
+        return _told_by(self._close)
+
+    def _feed(self, chunk: bytes, told: list[ChatEvent]) -> None:
         if self._kind == "unknown":
             chunk = self._recognise(chunk)
         if self.done or not chunk:
@@ -112,27 +124,22 @@ class ChatCompletionReader:
             self._body += chunk[:_SHOWN]
         if self._kind == "events":
             for event in self._events.feed(chunk):
-                yield from self._take(event)
+                self._take(event, told)
         elif len(self._body) >= _SHOWN:
             raise self._not_a_completion()
 
-    def close(self) -> Iterator[ChatEvent]:
-        """The body has ended. The last event is `Completed`, if `feed` has not given it already.
-
-        Raises:
-            ModelError: while iterating: the answer cannot be used.
-        """
+    def _close(self, told: list[ChatEvent]) -> None:
         if self.done:
             return
         if self._kind == "json":
-            yield from self._answer.add(self._whole_body())
-            yield from self._end(marked=True)
+            self._answer.add(self._whole_body(), told)
+            self._end(told, marked=True)
             return
         for event in self._events.close():
-            yield from self._take(event)
+            self._take(event, told)
         if self._kind == "other" or (self._events.strange and not self._answer.begun):
             raise self._not_a_completion()
-        yield from self._end(marked=False)
+        self._end(told, marked=False)
 
     def _recognise(self, chunk: bytes) -> bytes:
         """Find out what the body is. Returns what is to be read of it by now."""
@@ -146,12 +153,12 @@ class ChatCompletionReader:
             self._kind = "json" if begun[:1] in b"{[" else "other" if begun[:1] == b"<" else "events"
         return begun
 
-    def _take(self, event: ServerSentEvent) -> Iterator[ChatEvent]:
+    def _take(self, event: ServerSentEvent, told: list[ChatEvent]) -> None:
         data = event.data.strip()
         if self.done or not data or data.startswith(b":"):
             return  # after the end, or a keep-alive
-        if data.lower() == _DONE:
-            yield from self._end(marked=True)
+        if len(data) == len(_DONE) and data.lower() == _DONE:
+            self._end(told, marked=True)
             return
         try:
             payload = decode(data)
@@ -163,7 +170,7 @@ class ChatCompletionReader:
             raise error_in_answer(payload, self._scrub)
         for chunk in payload if isinstance(payload, list) else [payload]:
             if isinstance(chunk, dict):
-                yield from self._answer.add(chunk)
+                self._answer.add(chunk, told)
             elif chunk is not None and not event.cut:
                 shown = excerpt(data, self._scrub, 120)
                 raise protocol_error(f"an event that is no chunk of a chat completion: {shown}")
@@ -188,7 +195,7 @@ class ChatCompletionReader:
             return protocol_error("half a JSON body: the connection ended early", "truncated")
         return protocol_error(f"a body that is neither JSON nor a stream: {excerpt(body, self._scrub, 120)}")
 
-    def _end(self, *, marked: bool) -> Iterator[ChatEvent]:
+    def _end(self, told: list[ChatEvent], *, marked: bool) -> None:
         answer = self._answer
         if self.done:
             return
@@ -197,10 +204,25 @@ class ChatCompletionReader:
         if not answer.finished and not (answer.is_whole and (marked or answer.ends_in_usage)):
             raise protocol_error("half an answer: it ended without a finish reason", "truncated")
         self.done = True
-        yield from answer.close()
+        answer.close(told)
 
     def _not_a_completion(self) -> ModelProtocolError:
         shown = excerpt(bytes(self._body), self._scrub, 200)
         return protocol_error(
             f"something else than a chat completion; {BASE_URL_HINT}. It began: {shown}", "not_a_completion"
         )
+
+
+def _told_by(read: Callable[[list[ChatEvent]], None]) -> Iterator[ChatEvent]:
+    """The events that `read` gives, and then the error that it ended with.
+
+    Everything below adds to one list: a generator in a generator for each of an answer's thousand chunks costs more than
+    what they do.
+    """
+    told: list[ChatEvent] = []
+    try:
+        read(told)
+    except ModelError:
+        yield from told
+        raise
+    yield from told
