@@ -45,8 +45,10 @@ _PATTERNS = (
     (("sk-",), re.compile(r"(?<![\w-])sk-[\w*-]{2,}(?:\.{2,}[\w*-]+)?"), MASK),
     (("***",), re.compile(r"(?<![\w.*-])[\w.-]*\*{3,}[\w-]*"), MASK),  # a key that the server has masked in part only
 )
-"""What looks like a secret, and one of which words it holds, in lower case: without them nothing is looked for, since
-every line of the log is scrubbed, and hardly one has them."""
+"""What looks like a secret, behind the words of which it holds one, in lower case."""
+
+_WORDS_OF_PATTERNS = tuple(word for words, _, _ in _PATTERNS for word in words)
+"""Without any of them nothing is looked for: every line of the log is scrubbed, and hardly one has them."""
 
 
 class Scrubber:
@@ -65,9 +67,8 @@ class Scrubber:
         for secret, pattern in self._known:
             if secret in text:
                 text = pattern.sub(MASK, text)
-        lowered = text.lower()
-        for words, pattern, mask in _PATTERNS:
-            if any(word in lowered for word in words):
+        if any(map(text.lower().__contains__, _WORDS_OF_PATTERNS)):
+            for _, pattern, mask in _PATTERNS:
                 text = pattern.sub(mask, text)
         return text
 
@@ -91,7 +92,7 @@ def _exactly(secret: str) -> str:
 
 def masked(text: str, secrets: Iterable[str]) -> str:
     """A text that came whole, such as an id, without what a `StreamMask` of each secret would mask."""
-    for secret in filter(_is_recognisable, secrets):
+    for secret in filter(is_recognisable, secrets):
         text = text.replace(secret, MASK)
     return text
 
@@ -105,7 +106,7 @@ def masked_value(value: Any, secrets: Collection[str]) -> Any:
     return [masked_value(item, secrets) for item in value] if isinstance(value, list) else value
 
 
-def _is_recognisable(secret: str) -> bool:
+def is_recognisable(secret: str) -> bool:
     """Whether what looks like a secret in an answer is one, and no word or number that answers may use."""
     return len(secret) >= (_WORDS if secret.isalpha() else _NUMBERS)
 
@@ -122,7 +123,7 @@ class StreamMask:
     _ENOUGH = 4
 
     def __init__(self, secret: str) -> None:
-        self._secret = secret if _is_recognisable(secret) else ""
+        self._secret = secret if is_recognisable(secret) else ""
         self._held = ""
         self._sent = ""
 

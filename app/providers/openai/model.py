@@ -31,7 +31,7 @@ from app.providers.openai.reader import MAX_ANSWER, MAX_EVENT, ChatCompletionRea
 from app.providers.openai.repair import repaired
 from app.providers.openai.request import request_body
 from app.providers.profiles import Profile, profile_for
-from app.providers.scrubbing import Scrubber
+from app.providers.scrubbing import Scrubber, is_recognisable
 from app.providers.transport import Transport, WireRequest, WireResponse
 from app.providers.transport_http import HttpTransport
 
@@ -81,8 +81,8 @@ class OpenAIModel:
         self._headers = {**self._address.headers, **bearer(key), **checked_headers(headers or {})}
         self._transport = transport or HttpTransport()
         secrets = (key, *self._transport.secrets, *self._address.secrets, *secrets_of((headers or {}).items()))
-        self._secrets = frozenset(filter(None, secrets))
-        self._scrub = Scrubber(self._secrets)
+        self._scrub = Scrubber(frozenset(secrets))
+        self._secrets = frozenset(filter(is_recognisable, secrets))
         self._model = model
         self._profile = profile or profile_for(self._address.url)
         self._timeouts = timeouts or Timeouts()
