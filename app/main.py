@@ -20,6 +20,8 @@ from app.advisors.summarizer import ModelSummarizer
 from app.chat import Advisor, ChatModel, ChatOptions, Tool
 from app.client import ChatClient
 from app.memory import ChatMemory, ConversationStore, InMemoryChatMemory, Summarize, SummarizingMemory, Window
+from app.memory.address import sqlite_path
+from app.memory.deferred import DeferredMemory
 from app.memory.retention import forget_old
 from app.providers.clock import Timeouts
 from app.providers.embedded import DemoModel
@@ -181,6 +183,12 @@ def _conversation_store(settings: MemorySettings, window: Window) -> Conversatio
     if address == IN_MEMORY:
         warn_of_lone_memory(os.environ, sys.argv)
         return InMemoryChatMemory(window.messages, settings.max_conversations, window.tokens)
+    path = sqlite_path(address)
+    in_database = partial(_in_database, address, window)
+    return in_database() if path is None else DeferredMemory(path, in_database)
+
+
+def _in_database(address: str, window: Window) -> ConversationStore:
     from app.memory.sql import Database, SqlChatMemory  # noqa: PLC0415 - takes a while, and is not always wanted
 
     return SqlChatMemory(Database(address), window)
