@@ -35,7 +35,11 @@ from app.chat import (
     one_by_one,
 )
 from app.chat.messages import EMPTY
-from app.tooling import ToolCallingManager, flatten_tools, settled_tools
+from app.tooling import ToolCallingManager, flatten_tools, is_tool, settled_tools
+
+
+def _offered_by_default(tools: Iterable[Tool]) -> tuple[Tool, ...]:
+    return tuple(tool for tool in tools if tool.metadata.default)
 
 
 def _default_tool_advisor() -> ToolAdvisor:
@@ -76,6 +80,8 @@ class ChatClient:
         self._model = model
         self._advisors = tuple(advisors)
         self._tools = settled_tools(*given)
+        self._constant_tools = flatten_tools(*self._tools) if all(map(is_tool, self._tools)) else None
+        self._constant_defaults = None if self._constant_tools is None else _offered_by_default(self._constant_tools)
         self._options = options or ChatOptions()
         self._system = system
         self._tool_calling = tool_calling
@@ -107,7 +113,7 @@ class ChatClient:
     @property
     def tools(self) -> tuple[Tool, ...]:
         """All tools there are now, offered by default or not; providers are asked."""
-        return flatten_tools(*self._tools)
+        return flatten_tools(*self._tools) if self._constant_tools is None else self._constant_tools
 
     def tools_named(self, names: Iterable[str]) -> tuple[Tool, ...]:
         """The tools of these names, each once.
@@ -162,7 +168,8 @@ class ChatClient:
         """The request with what it leaves open filled in from the client and the model, as `run` sends it."""
         options = request.options.over(self._options)
         if options.tools is None and self._tools:
-            options = replace(options, tools=tuple(tool for tool in self.tools if tool.metadata.default))
+            defaults = _offered_by_default(self.tools) if self._constant_defaults is None else self._constant_defaults
+            options = replace(options, tools=defaults)
         options = options.over(self._model.default_options)
         messages = request.messages
         if self._system and not any(isinstance(message, SystemMessage) for message in messages):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from app.chat import ModelTimeout
+from app.providers.transport import WireResponse
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ class Timeouts:
 
 
 class Clock:
-    """The time limits of one call, from now on. To be closed with it.
+    """The time limits of one call, from now on to the end of the block that it is entered for.
 
     Args:
         timeouts: the limits.
@@ -53,23 +54,22 @@ class Clock:
         self._idle = timeouts.idle
         self._begun = stream
         self._end = timeouts.end
-        self._silent = 0.0
+        self._silent_since = self._now()
 
-    def close(self) -> None:
-        """The call has ended."""
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
         self._alarm.close()
 
     def content_came(self) -> None:
-        """The silence is over."""
+        """The silence is over, and what came has been taken: silence begins anew."""
         self._begun = True
-        self._silent = 0.0
+        self._silent_since = self._now()
 
     def at_most(self, seconds: float | None) -> float | None:
         """The moment `seconds` from now, or the end of the whole call if that is earlier."""
-        if seconds is None:
-            return self._ends
-        moment = self._now() + seconds
-        return moment if self._ends is None else min(moment, self._ends)
+        return self._earlier(None if seconds is None else self._now() + seconds)
 
     async def head(self, send: Callable[[], Awaitable[T]]) -> T:
         """Wait for the head of an answer.
@@ -80,28 +80,34 @@ class Clock:
         until = self.at_most(self._first_byte)
         try:
             with self._alarm.at(until):
-                return await send()
+                head = await send()
         except TimeoutError:
             late = f"The model server did not begin to answer within {self._first_byte} s."
             raise self._late(until, late, "first_byte_timeout") from None
+        self._silent_since = self._now()
+        return head
 
-    async def piece(self, read: Callable[[], Awaitable[T]], *, at_end: bool) -> T:
-        """Wait for a piece of its body; `at_end` when the finish reason is known.
+    async def piece(self, response: WireResponse, *, at_end: bool) -> bytes:
+        """The next piece of its body, waited for where it has to be; `at_end` when the finish reason is known.
 
         Raises:
             ModelTimeout: it did not come in time, or there was no content for too long.
         """
         limit = self._end if at_end else self._idle if self._begun else None
-        began = self._now()
-        until = self.at_most(None if limit is None else limit - self._silent)
+        until = self._earlier(None if limit is None else self._silent_since + limit)
         try:
             with self._alarm.at(until):
-                return await read()
+                piece = response.take()
+                return await response.read() if piece is None else piece
         except TimeoutError:
             late = f"The model server was silent for {limit} s in the middle of its answer."
             raise self._late(until, late, "idle_timeout") from None
-        finally:
-            self._silent += self._now() - began
+
+    def _earlier(self, moment: float | None) -> float | None:
+        """This moment, or the end of the whole call if that is earlier."""
+        if moment is None or self._ends is None:
+            return self._ends if moment is None else moment
+        return min(moment, self._ends)
 
     def _late(self, until: float | None, message: str, code: str) -> ModelTimeout:
         if self._total is not None and until == self._ends:

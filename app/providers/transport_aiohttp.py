@@ -1,18 +1,15 @@
-"""The default transport: aiohttp, which costs the least per request and per piece of a stream."""
+"""The transport behind proxies: aiohttp, which knows the ways through all of them."""
 
 from __future__ import annotations
 
 import asyncio
 import io
 from collections.abc import Mapping
-from functools import partial
 from types import SimpleNamespace
-from typing import Any, cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
 import aiohttp
-from aiohttp.client_proto import ResponseHandler
 
 from app.chat import ModelError, ModelProtocolError, ModelTimeout, ModelUnavailable
 from app.providers.transport import WireRequest, lower_names, not_http
@@ -80,29 +77,14 @@ class AiohttpTransport:
         session = self._sessions.get(loop)
         if session is None or session.closed:
             ended = [self._sessions.pop(other) for other in list(self._sessions) if other.is_closed()]
-            connector = aiohttp.TCPConnector(limit=self._max_connections, keepalive_timeout=self._keep_alive)
-            connector._factory = cast("Any", partial(Connection, loop=loop))  # noqa: SLF001 - there is no option for it
             session = self._sessions[loop] = aiohttp.ClientSession(
-                connector=connector,
+                connector=aiohttp.TCPConnector(limit=self._max_connections, keepalive_timeout=self._keep_alive),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trace_configs=[_watching_lines()],
             )
             for other in ended:
                 await other.close()
         return session
-
-
-class Connection(ResponseHandler):
-    """A connection that reads on when it was told to pause.
-
-    aiohttp has it read on for every chunk that is taken out of its buffer, paused or not, which costs as much as all
-    the rest that is done to read a chunk.
-    """
-
-    def resume_reading(self, resume_parser: bool = True) -> None:
-        """Read on, if it was told to pause."""
-        if self._reading_paused:
-            super().resume_reading(resume_parser)
 
 
 class _Line:
@@ -131,6 +113,9 @@ class _Response:
     @property
     def headers(self) -> Mapping[str, str]:
         return lower_names(self._response.headers)
+
+    def take(self) -> bytes | None:
+        return None
 
     async def read(self) -> bytes:
         try:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 
-from app.chat import ReasoningDelta, TextDelta, ToolCallArguments
+from app.chat import ChatResponse, ReasoningDelta, TextDelta, ToolCallArguments
 from app.chat.text import bytes_of
 from app.runs.errors import EventsGone
 from app.runs.journal import Entry, RunCancelled, RunCompleted, RunEnd, RunEvent, RunFailed, Span
@@ -16,6 +16,8 @@ _BATCH = 512
 
 _OVERHEAD = 200
 """Bytes that an entry takes beside its texts."""
+
+_NUMBERS = frozenset({"bool", "float", "int", "None"})
 
 _ITEM = 64
 """Bytes that an item of a list or a mapping takes beside its texts."""
@@ -107,23 +109,43 @@ def _size(event: RunEvent) -> int:
         case TextDelta(text) | ReasoningDelta(text) | ToolCallArguments(_, _, text):
             return bytes_of(text)
         case RunCompleted(response) | RunCancelled(response):
-            return _texts(replace(response, generated=()))  # which says the same again
+            return _texts(response)
         case RunFailed(error):  # asked for its text, an error that is not ours may fail itself
             return _texts([part for part in error.args if isinstance(part, str)])
         case _:
             return _texts(event)
 
 
+_FIELDS: dict[type, tuple[str, ...] | None] = {}
+"""What `_fields_with_texts` says of the kinds of values that there are."""
+
+
 def _texts(value: object) -> int:
     """Bytes of all texts in a value, however deep."""
-    match value:
-        case str():
-            return bytes_of(value)
-        case Mapping():
-            return sum(_ITEM + _texts(key) + _texts(item) for key, item in value.items())
-        case list() | tuple():
-            return sum(_ITEM + _texts(item) for item in value)
-        case _ if is_dataclass(value):
-            return sum(_texts(getattr(value, field.name)) for field in fields(value))
-        case _:
-            return 0
+    if isinstance(value, str):
+        return bytes_of(value)
+    if value is None or isinstance(value, int | float):
+        return 0
+    kind = type(value)
+    names = _FIELDS[kind] if kind in _FIELDS else _FIELDS.setdefault(kind, _fields_with_texts(kind))
+    if names is not None:
+        size = 0
+        for name in names:
+            size += _texts(getattr(value, name))
+        return size
+    if isinstance(value, list | tuple):
+        return sum([_ITEM + _texts(item) for item in value])
+    if isinstance(value, Mapping):
+        return sum([_ITEM + _texts(key) + _texts(item) for key, item in value.items()])
+    return 0
+
+
+def _fields_with_texts(kind: type) -> tuple[str, ...] | None:
+    """Names of the fields in which texts can be; None where it is no dataclass.
+
+    The messages that an answer grew by say its other fields once more, and are not counted.
+    """
+    if not is_dataclass(kind):
+        return None
+    texts = [field.name for field in fields(kind) if not _NUMBERS.issuperset(str(field.type).split(" | "))]
+    return tuple(name for name in texts if kind is not ChatResponse or name != "generated")

@@ -7,13 +7,14 @@ import logging
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from app.chat import ChatEvents, ChatRequest
 from app.client import ChatClient
 from app.runs.containment import contained
 from app.runs.errors import GatewayFull, RunGone, RunNotFound, SharedStateUnavailable, ShuttingDown
-from app.runs.fence import Confirm, fenced
+from app.runs.fence import fenced
 from app.runs.in_memory_store import InMemoryRunStore
 from app.runs.local_run import LocalRun
 from app.runs.options import RunLimits, RunOptions
@@ -246,20 +247,26 @@ class Runs:
         self, run_id: str, request: ChatRequest, options: RunOptions, key: IdempotencyKey | None
     ) -> LocalRun:
         self.check_open()
-        going = sum(run.end is None for run in self._active.values()) + self._beginning
-        if self._limits.active is not None and going >= self._limits.active:
-            raise GatewayFull(f"{going} runs are going, as many as may; ask again in a moment")
+        self._check_room()
         events = self._client.run(request, tool_calling=options.tool_calling, batched=True)
         self._beginning += 1
         try:
             run = await self._known(run_id, request, events, options, key)
-            with fenced(self._confirming(run)):
+            with fenced(partial(_confirmed, self._store, weakref.ref(run))):
                 run.begin()
         finally:
             self._beginning -= 1
         self._active[run.id] = run
         run.task.add_done_callback(lambda _: self._active.pop(run.id))
         return run
+
+    def _check_room(self) -> None:
+        limit = self._limits.active
+        if limit is None or len(self._active) + self._beginning < limit:
+            return
+        going = sum(run.end is None for run in self._active.values()) + self._beginning  # some have just ended
+        if going >= limit:
+            raise GatewayFull(f"{going} runs are going, as many as may; ask again in a moment")
 
     async def _known(
         self, run_id: str, request: ChatRequest, events: ChatEvents, options: RunOptions, key: IdempotencyKey | None
@@ -294,16 +301,6 @@ class Runs:
             raise
         return run
 
-    def _confirming(self, run: LocalRun) -> Confirm:
-        # A context lives as long as anything that was begun in it, be it a timer that was cancelled; a run does not.
-        known = weakref.ref(run)
-
-        async def confirm() -> None:
-            if (run := known()) is not None:
-                await self._store.confirm(run)
-
-        return confirm
-
     def _abandoned(self, run: LocalRun) -> None:
         task = asyncio.create_task(self._cancel_unread(run))
         self._forsaken.add(task)
@@ -312,6 +309,12 @@ class Runs:
     async def _cancel_unread(self, run: LocalRun) -> None:
         if not await self._store.is_read_elsewhere(run) and not run.readers.present:
             run.cancel()
+
+
+async def _confirmed(store: RunStore, run: weakref.ref[LocalRun]) -> None:
+    """Confirm a run by what its own task can carry: with the run itself, the two would keep each other alive."""
+    if (going := run()) is not None:
+        await store.confirm(going)
 
 
 def _cancel(task: asyncio.Task[Any]) -> None:

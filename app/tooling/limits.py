@@ -99,12 +99,15 @@ def rounds_used_up(history: Sequence[Message], limits: ToolCallLimits) -> ToolCa
     return _no_more_rounds(f"This was the last round: {_rounds_reached(limits.rounds)}", limits.rounds)
 
 
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
+
 def canonical_arguments(arguments: str) -> str:
     """A text that is the same for arguments which say the same; arguments that are not JSON stand for themselves."""
     if not arguments.strip():
         return "{}"
     try:
-        return json.dumps(json.loads(arguments), sort_keys=True, separators=(",", ":"))
+        return _canonical(json.loads(arguments))
     except (ValueError, RecursionError):
         return arguments
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import aclosing, closing, suppress
+from contextlib import aclosing, suppress
 from functools import partial
 from http import HTTPStatus
 
@@ -32,9 +32,9 @@ from app.providers.openai.reader import MAX_ANSWER, MAX_EVENT, ChatCompletionRea
 from app.providers.openai.repair import repaired
 from app.providers.openai.request import request_body
 from app.providers.profiles import Profile, profile_for
-from app.providers.scrubbing import Scrubber
+from app.providers.scrubbing import Scrubber, is_recognisable
 from app.providers.transport import Transport, WireRequest, WireResponse
-from app.providers.transport_aiohttp import AiohttpTransport
+from app.providers.transport_http import HttpTransport
 
 _ERROR_BODY = 64 * 2**10
 _ERROR_BODY_TIME = 10.0
@@ -80,10 +80,10 @@ class OpenAIModel:
         self._address = Address.of(base_url)
         key = (api_key or "").strip()
         self._headers = {**self._address.headers, **bearer(key), **checked_headers(headers or {})}
-        self._transport = transport or AiohttpTransport()
+        self._transport = transport or HttpTransport()
         secrets = (key, *self._transport.secrets, *self._address.secrets, *secrets_of((headers or {}).items()))
-        self._secrets = frozenset(filter(None, secrets))
-        self._scrub = Scrubber(self._secrets)
+        self._scrub = Scrubber(frozenset(secrets))
+        self._secrets = frozenset(filter(is_recognisable, secrets))
         self._model = model
         self._profile = profile or profile_for(self._address.url)
         self._timeouts = timeouts or Timeouts()
@@ -124,28 +124,30 @@ class OpenAIModel:
             connect_timeout=self._timeouts.connect,
             shown_url=self._address.shown,
         )
-        with closing(Clock(self._timeouts, prompt.options.timeout, stream=stream)) as clock:
-            async with aclosing(await clock.head(partial(self._transport.send, request))) as response:
-                if not HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
-                    raise await self._error(response, clock)
-                reader = self._reader(response)
-                try:
-                    while not reader.done:
-                        try:
-                            chunk = await clock.piece(response.read, at_end=reader.finished)
-                        except (ModelTimeout, ModelProtocolError):
-                            if not reader.finished:
-                                raise
-                            chunk = b""  # the answer is whole, only its end mark is missing
-                        for event in reader.feed(chunk) if chunk else reader.close():
-                            if isinstance(event, Completed):
-                                await _drain(response)
-                            yield event
-                        if reader.grew:
-                            clock.content_came()
-                except ModelError as error:
-                    error.usage = reader.usage  # a failed answer is billed all the same
-                    raise
+        async with (
+            Clock(self._timeouts, prompt.options.timeout, stream=stream) as clock,
+            aclosing(await clock.head(partial(self._transport.send, request))) as response,
+        ):
+            if not HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
+                raise await self._error(response, clock)
+            reader = self._reader(response)
+            try:
+                while not reader.done:
+                    try:
+                        chunk = await clock.piece(response, at_end=reader.finished)
+                    except (ModelTimeout, ModelProtocolError):
+                        if not reader.finished:
+                            raise
+                        chunk = b""  # the answer is whole, only its end mark is missing
+                    for event in reader.feed(chunk) if chunk else reader.close():
+                        if isinstance(event, Completed):
+                            await _drain(response)
+                        yield event
+                    if reader.grew:
+                        clock.content_came()
+            except ModelError as error:
+                error.usage = reader.usage  # a failed answer is billed all the same
+                raise
 
     def _reader(self, response: WireResponse) -> ChatCompletionReader:
         limits = {name: value for name, value in response.headers.items() if name.startswith(_RATE_LIMIT_HEADERS)}
@@ -164,6 +166,9 @@ class OpenAIModel:
 async def _drain(response: WireResponse) -> None:
     """Read what is left after an answer's end, which is nothing, so that the connection can be used again."""
     with suppress(ModelError, TimeoutError):
-        async with asyncio.timeout(_DRAIN_TIME):
-            while await response.read():
-                pass
+        while piece := response.take():
+            pass
+        if piece is None:
+            async with asyncio.timeout(_DRAIN_TIME):
+                while await response.read():
+                    pass

@@ -30,7 +30,7 @@ from app.chat import (
 from app.providers.openai.assembly import REASONING_FIELDS
 from app.providers.openai.call_ids import written_id
 from app.providers.openai.tool_offer import tool_fields
-from app.providers.openai.wire_json import encode
+from app.providers.openai.wire_json import encode, encode_object, encode_plain
 from app.providers.profile import OPTION_FIELDS, Profile
 
 if TYPE_CHECKING:
@@ -62,21 +62,20 @@ def request_body(prompt: Prompt, model: str | None, profile: Profile, *, stream:
     options = prompt.options
     name = options.model or model
     profile = profile.of_model(name)
-    body = {
-        "model": name,
-        **_option_fields(options, profile),
-        **tool_fields(options, profile),
-        **(options.extra or {}),
-        "messages": list(messages(prompt.messages, profile)),
-        **_mode(profile, stream=stream),
-    }
     try:
-        text = encode({name: value for name, value in body.items() if value is not None})
+        body = {
+            "model": name,
+            **_option_fields(options, profile),
+            **tool_fields(options, profile),
+            **(options.extra or {}),
+            "messages": encode_plain(list(messages(prompt.messages, profile))),
+            **_mode(profile, stream=stream),
+        }
+        return encode_object({name: value for name, value in body.items() if value is not None})
     except ValueError as error:
         raise ModelRejected(
             f"The request was not sent: its options cannot be written as JSON ({error}).", code="invalid_options"
         ) from None
-    return text.encode("utf-8", "replace")
 
 
 def messages(history: Sequence[Message], profile: Profile) -> Iterator[ChatCompletionMessageParam]:
@@ -193,10 +192,13 @@ def _arguments(call: ToolCall) -> str:
 
 def _strictly(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_no_number)
+        return _decode(text)
     except (ValueError, RecursionError):
         return None
 
 
 def _no_number(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+_decode = json.JSONDecoder(parse_constant=_no_number).decode

@@ -8,16 +8,20 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from app.chat import ChatOptions, ModelRejected, Tool
+from app.chat import ChatOptions, ModelRejected, Tool, ToolDefinition
 from app.chat.json_schema import Schema, make_strict, map_subschemas, subschemas
+from app.providers.openai.wire_json import Json, encode
 from app.providers.profile import Profile
 
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionToolChoiceOptionParam
 
 _logger = logging.getLogger(__name__)
+
+_Dialect: TypeAlias = tuple[bool, frozenset[str]]
+"""The flags of a profile by which offers differ."""
 
 _FREE_CHOICES = ("auto", "none", "required")
 _NEVER_STRICT = frozenset(
@@ -31,23 +35,52 @@ _NEVER_STRICT = frozenset(
 
 
 def tool_fields(options: ChatOptions, profile: Profile) -> dict[str, Any]:
-    """The fields of a request body that speak of tools; none where there are no tools.
+    """The fields of a request body that speak of tools, `tools` as JSON; none where there are no tools.
 
     Raises:
         ModelRejected: the choice is no tool's name and cannot be read.
+        ValueError: a schema has no JSON form.
     """
     if not options.tools:
         return {}
     choice, tools = _fitting(_tool_choice(options.tool_choice), options.tools, profile)
     return {
-        "tools": [_tool(tool, profile) for tool in tools],
+        "tools": _OFFERS.encoded(tools, profile),
         "tool_choice": choice,
         "parallel_tool_calls": options.parallel_tool_calls if profile.parallel_tool_calls else None,
     }
 
 
-def _tool(tool: Tool, profile: Profile) -> ChatCompletionFunctionToolParam:
-    definition = tool.definition
+class _Offers:
+    """Tools as JSON, each written once a dialect: schemas are most of what is sent, and hardly ever change.
+
+    Providers may make new tools for every request, so that only so many are kept.
+    """
+
+    def __init__(self, at_most: int) -> None:
+        self._at_most = at_most
+        self._known: dict[_Dialect, dict[int, tuple[ToolDefinition, bytes]]] = {}
+
+    def encoded(self, tools: Sequence[Tool], profile: Profile) -> Json:
+        """A JSON list of the tools."""
+        known = self._known.setdefault((profile.strict_tools, profile.refused_keywords), {})
+        if len(known) >= self._at_most:
+            known.clear()
+        return Json(b"[" + b",".join([_encoded(tool.definition, profile, known) for tool in tools]) + b"]")
+
+
+def _encoded(definition: ToolDefinition, profile: Profile, known: dict[int, tuple[ToolDefinition, bytes]]) -> bytes:
+    found = known.get(id(definition))
+    if found is None or found[0] is not definition:
+        text = encode(_tool(definition, profile)).encode("utf-8", "replace")
+        found = known[id(definition)] = definition, text
+    return found[1]
+
+
+_OFFERS = _Offers(4096)
+
+
+def _tool(definition: ToolDefinition, profile: Profile) -> ChatCompletionFunctionToolParam:
     schema: Schema = {name: value for name, value in definition.input_schema.items() if name != "$schema"}
     function: dict[str, Any] = {"name": definition.name, "description": definition.description}
     if profile.strict_tools and (strict := _strict(schema)) is not None:

@@ -214,7 +214,7 @@ def _within(prompt: Prompt, left: float | None, target: Target) -> Prompt:
     """The prompt with the time this try has: what is left of the call's, or the target's own where that is less."""
     own = target.timeout if prompt.options.timeout is None else None
     seconds = min((limit for limit in (left, own) if limit is not None), default=None)
-    return prompt if seconds is None else replace(prompt, options=replace(prompt.options, timeout=seconds))
+    return prompt if seconds is None else Prompt(prompt.messages, replace(prompt.options, timeout=seconds))
 
 
 def _was_hurried(asked: Prompt, target: Target, error: ModelError) -> bool:
@@ -226,7 +226,7 @@ def _labelled(event: ChatEvent, alias: str, lane: Lane, spent: Usage | None) -> 
     """An answer with what the target cannot know: the alias, its own name, and what the tries before it used."""
     if not isinstance(event, Completed):
         return event
-    response = replace(event.response, model=event.response.model or alias)
+    response = event.response if event.response.model else replace(event.response, model=alias)
     return Completed(response.from_target(lane.target.name).with_usage(spent))
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from app.runs import Run, RunOptions
-from app.web import openapi
+from app.web import openapi, routing
 from app.web.answers import run_document
 from app.web.dependencies import Chat, CurrentGateway, Gateway, Principal
 from app.web.documents import AnswerDocument, RunDocument
@@ -20,7 +20,7 @@ from app.web.request_ids import current_request_id
 from app.web.requests import chat_request, check_read
 from app.web.schemas import ChatBody
 
-router = APIRouter(tags=["chat"], default_response_class=Response)
+router = routing.router("chat")
 
 _QUESTION = {"message": "What is the weather in Paris?"}
 

@@ -9,7 +9,7 @@ import pytest
 
 from app.chat import ConfigurationError
 from app.memory.sql import Database
-from app.memory.sql.address import postgresql_address, sqlite_path
+from app.memory.address import postgresql_address, sqlite_path
 
 SECRET = "hunter2"
 
