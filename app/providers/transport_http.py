@@ -150,7 +150,8 @@ class _Pool:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, size: int, keep_alive: float) -> None:
         self._loop = loop
-        self._slots = asyncio.Semaphore(size)
+        self._free = size
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self._keep_alive = keep_alive
         self._idle: dict[_Origin, deque[Line]] = {}
         self._origin_of: dict[Line, _Origin] = {}
@@ -163,15 +164,15 @@ class _Pool:
             TimeoutError: none could be had in so many seconds.
             OSError: the server cannot be reached.
         """
-        if not self._slots.locked() and (line := self._take(origin)):
-            await self._slots.acquire()
+        if self._free and (line := self._take(origin)):
+            self._free -= 1
             return line
         async with asyncio.timeout(seconds):
-            await self._slots.acquire()
+            await self._enter()
             try:
                 return self._take(origin) or await self._connect(origin)
             except BaseException:
-                self._slots.release()
+                self._leave()
                 raise
 
     def close(self) -> None:
@@ -181,6 +182,28 @@ class _Pool:
         for line in list(self._origin_of):
             line.close()
         self._idle.clear()
+
+    async def _enter(self) -> None:
+        """Wait for room for a line, first come, first served."""
+        if self._free:
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except BaseException:
+            if turn.done() and not turn.cancelled():
+                self._leave()  # the turn came together with the end of the wait
+            raise
+
+    def _leave(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
 
     def _take(self, origin: _Origin) -> Line | None:
         """The line that was used last of those that are idle."""
@@ -209,7 +232,7 @@ class _Pool:
         return line
 
     def _freed(self, line: Line, is_reusable: bool) -> None:
-        self._slots.release()
+        self._leave()
         if not is_reusable:
             self._forget(line)
             return

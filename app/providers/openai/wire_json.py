@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from pydantic_core import from_json, to_json
@@ -49,7 +50,7 @@ def encode_object(fields: Mapping[str, Any]) -> bytes:
     Raises:
         ValueError: see `encode`.
     """
-    return b"{" + b",".join([_utf8(f"{encode(name)}:") + _written(value) for name, value in fields.items()]) + b"}"
+    return b"{" + b",".join([_name(name) + _written(value) for name, value in fields.items()]) + b"}"
 
 
 def encode_plain(value: Any) -> Json:
@@ -62,6 +63,11 @@ def encode_plain(value: Any) -> Json:
         return Json(to_json(value))
     except ValueError:  # it knows no lone surrogates, and no mappings but dictionaries
         return Json(_utf8(encode(value)))
+
+
+@lru_cache(maxsize=256)
+def _name(name: str) -> bytes:
+    return _utf8(f"{encode(name)}:")
 
 
 def _written(value: Any) -> bytes:
