@@ -32,6 +32,7 @@ from app.chat import (
     ToolNotFound,
     UserMessage,
     chain,
+    one_by_one,
 )
 from app.chat.messages import EMPTY
 from app.tooling import ToolCallingManager, flatten_tools, is_tool, settled_tools
@@ -141,13 +142,14 @@ class ChatClient:
         }
         return ChatClient(arguments.pop("model"), **arguments)
 
-    def run(self, request: ChatRequest, *, tool_calling: bool | None = None) -> ChatEvents:
+    def run(self, request: ChatRequest, *, tool_calling: bool | None = None, batched: bool = False) -> ChatEvents:
         """Send a request down the chain.
 
         Args:
             request: its options go over the client's, and those over the model's. Its `stream` says whether
                 text comes in pieces.
             tool_calling: False leaves the tool calls to the caller; None = as the client is set.
+            batched: whether deltas that came together may come as one `Deltas`.
 
         Returns:
             Events, the last of them `Completed`. Close the generator to stop the work.
@@ -159,7 +161,8 @@ class ChatClient:
         if tool_calling and not self._tool_calling:
             raise ConfigurationError("tool calling is switched off for this client; a request cannot switch it on")
         call_next = self._without_loop if tool_calling is False or not self._tool_calling else self._with_loop
-        return call_next(self.completed(request))
+        events = call_next(self.completed(request))
+        return events if batched else one_by_one(events)
 
     def completed(self, request: ChatRequest) -> ChatRequest:
         """The request with what it leaves open filled in from the client and the model, as `run` sends it."""

@@ -38,6 +38,7 @@ from app.chat import (
     ModelAnswered,
     Prompt,
     SystemMessage,
+    passes_deltas,
 )
 from app.tooling import ToolCallingManager, ToolEvents, ToolExecution
 
@@ -129,6 +130,7 @@ class ToolCallingAdvisor(ToolAdvisor):
     async def finalize_loop(self, request: ChatRequest, response: ChatResponse | None) -> None:
         """Called once a turn, last, on every exit. `response` is what was done; None where nothing was."""
 
+    @passes_deltas
     async def advise(self, request: ChatRequest, call_next: CallNext) -> ChatEvents:
         """Run rounds until an answer, a return-direct, or a limit. See `Advisor.advise`."""
         turn = _Turn(await self.initialize_loop(request))

@@ -9,7 +9,7 @@ import logging
 import time
 from contextlib import aclosing
 
-from app.chat import CallNext, ChatEvents, ChatRequest, ChatResponse, Completed, ModelError, Usage
+from app.chat import CallNext, ChatEvents, ChatRequest, ChatResponse, Completed, ModelError, Usage, passes_deltas
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +34,7 @@ class TraceAdvisor:
         self.order = order
         self._logger = logger
 
+    @passes_deltas
     async def advise(self, request: ChatRequest, call_next: CallNext) -> ChatEvents:
         """Pass everything through and log how it ended. See `Advisor.advise`."""
         started = time.perf_counter()

@@ -10,7 +10,7 @@ Differs from the standard in one point: an event that the end of the body leaves
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from app.chat import ModelProtocolError
 
@@ -69,33 +69,35 @@ class SseDecoder:
                 self._line += line
                 line = bytes(self._line)  # noqa: PLW2901 - the line with its beginning from earlier reads
                 self._line.clear()
-            if not line and not self._first_line:
+            if self._first_line:
+                self._first_line = False
+                line = line.removeprefix(_BOM)  # noqa: PLW2901 - the line as it counts
+            if line:
+                self._take(line)
+            else:
                 if self._data:
                     yield self._event_so_far()
                 self._event = ""
-            else:
-                self._take(line)
         self._line += rest
-        self._check(len(self._line))
+        if len(self._line) > self._max_event:
+            self._refuse()
 
     def close(self) -> Iterator[ServerSentEvent]:
         """The event that the end of the body left unterminated, if there is one."""
         if self._line:
-            self._take(bytes(self._line))
+            self._take(bytes(self._line).removeprefix(_BOM if self._first_line else b""))
             self._line.clear()
         if self._data:
             yield self._event_so_far(cut=True)
 
     def _take(self, line: bytes) -> None:
-        if self._first_line:
-            self._first_line = False
-            line = line.removeprefix(_BOM)
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
-            self._size += len(value) + 1
-            self._check(self._size)
             self._data.append(value)
+            self._size += len(value) + 1
+            if self._size > self._max_event:
+                self._refuse()
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")
         elif name and name not in _KNOWN_FIELDS:
@@ -107,8 +109,7 @@ class SseDecoder:
         self._size = 0
         return event
 
-    def _check(self, size: int) -> None:
-        if size > self._max_event:
-            raise ModelProtocolError(
-                f"The model server sent an event larger than the {self._max_event} bytes allowed.", code="too_large"
-            )
+    def _refuse(self) -> NoReturn:
+        raise ModelProtocolError(
+            f"The model server sent an event larger than the {self._max_event} bytes allowed.", code="too_large"
+        )

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 
 from app.chat import ChatResponse, ReasoningDelta, TextDelta, ToolCallArguments
+from app.chat.text import bytes_of
 from app.runs.errors import EventsGone
 from app.runs.journal import Entry, RunCancelled, RunCompleted, RunEnd, RunEvent, RunFailed, Span
 
@@ -45,20 +46,19 @@ class InMemoryJournal:
     def __init__(self, limits: JournalLimits | None = None) -> None:
         self._limits = limits or JournalLimits()
         self._entries: list[Entry] = []
-        self._sizes: list[int] = []
         self._bytes = 0
         self._dropped = 0
         self._ended = False
         self._waiting: set[asyncio.Future[None]] = set()
 
-    async def append(self, round_: int | None, event: RunEvent) -> None:
+    async def append(self, round_: int | None, *events: RunEvent) -> None:
         """See `Journal.append`."""
-        size = _OVERHEAD + _size(event)
-        self._entries.append(Entry(self._dropped + len(self._entries) + 1, round_, event))
-        self._sizes.append(size)
-        self._bytes += size
-        self._drop()
-        self._ended = isinstance(event, RunEnd)
+        for seq, event in enumerate(events, self._dropped + len(self._entries) + 1):
+            self._entries.append(Entry(seq, round_, event))
+            self._bytes += _OVERHEAD + _size(event)
+        if self._bytes > self._limits.bytes or len(self._entries) > self._limits.events:
+            self._drop()
+        self._ended = isinstance(events[-1], RunEnd)
         for reader in self._waiting:
             if not reader.done():
                 reader.set_result(None)
@@ -85,32 +85,29 @@ class InMemoryJournal:
             elif self._ended:
                 return
             else:
-                await self._more()
-
-    async def _more(self) -> None:
-        more: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.add(more)
-        try:
-            await more
-        finally:
-            self._waiting.remove(more)
+                more: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._waiting.add(more)
+                try:
+                    await more
+                finally:
+                    self._waiting.remove(more)
 
     def _drop(self) -> None:
         """Let the oldest entries go, until what is left is within the limits."""
         too_many = len(self._entries) - self._limits.events
         dropped = 0
         while dropped < len(self._entries) - 1 and (dropped < too_many or self._bytes > self._limits.bytes):
-            self._bytes -= self._sizes[dropped]
+            self._bytes -= _OVERHEAD + _size(self._entries[dropped].event)
             dropped += 1
         if dropped:
-            del self._entries[:dropped], self._sizes[:dropped]
+            del self._entries[:dropped]
             self._dropped += dropped
 
 
 def _size(event: RunEvent) -> int:
     match event:
         case TextDelta(text) | ReasoningDelta(text) | ToolCallArguments(_, _, text):
-            return _utf8(text)
+            return bytes_of(text)
         case RunCompleted(response) | RunCancelled(response):
             return _texts(response)
         case RunFailed(error):  # asked for its text, an error that is not ours may fail itself
@@ -126,7 +123,7 @@ _FIELDS: dict[type, tuple[str, ...] | None] = {}
 def _texts(value: object) -> int:
     """Bytes of all texts in a value, however deep."""
     if isinstance(value, str):
-        return _utf8(value)
+        return bytes_of(value)
     if value is None or isinstance(value, int | float):
         return 0
     kind = type(value)
@@ -152,7 +149,3 @@ def _fields_with_texts(kind: type) -> tuple[str, ...] | None:
         return None
     texts = [field.name for field in fields(kind) if not _NUMBERS.issuperset(str(field.type).split(" | "))]
     return tuple(name for name in texts if kind is not ChatResponse or name != "generated")
-
-
-def _utf8(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -248,7 +248,7 @@ class Runs:
     ) -> LocalRun:
         self.check_open()
         self._check_room()
-        events = self._client.run(request, tool_calling=options.tool_calling)
+        events = self._client.run(request, tool_calling=options.tool_calling, batched=True)
         self._beginning += 1
         try:
             run = await self._known(run_id, request, events, options, key)

@@ -20,6 +20,7 @@ from app.chat import (
 )
 from app.runs import Entry, EventsGone, Run, RunCancelled, RunCompleted, RunFailed, RunGone, RunStarted
 from app.web.answers import Answer, milliseconds, round_document
+from app.web.encoding import encode
 from app.web.errors import problem_of
 
 
@@ -80,7 +81,9 @@ _WIRE: Mapping[type, tuple[str, Callable[[Any], dict[str, Any]]]] = MappingProxy
 
 
 class Projection:
-    """Turns entries of one run's journal into wire events. Each is the same whoever reads it, and whenever.
+    """Turns entries of one run's journal into the names and the data of wire events, the data encoded.
+
+    Each is the same whoever reads it, and whenever.
 
     Args:
         run: stands in the data of every event.
@@ -88,29 +91,40 @@ class Projection:
     """
 
     def __init__(self, run: Run, answer: Answer) -> None:
-        self._run_id = run.id
+        self.run_id = run.id
         self._request_id = run.request_id
         self._answer = answer
+        self._round: int | None = None
+        self._place = self._encoded_place()
 
-    def __call__(self, entry: Entry) -> tuple[str, dict[str, Any]]:
+    def __call__(self, entry: Entry) -> tuple[str, bytes]:
         """The name and the data of an entry's event. From the first round on the data says the round."""
-        place: dict[str, Any] = {"run_id": self._run_id}
-        if entry.round is not None:
-            place["round"] = entry.round
+        if entry.round != self._round:
+            self._round = entry.round
+            self._place = self._encoded_place()
         match entry.event:
             case RunCompleted(response):
-                return "run.completed", self._answer(response) | place
+                return "run.completed", encode(self._answer(response) | self._where())
             case RunCancelled(response):
-                return "run.cancelled", self._answer(response) | place
+                return "run.cancelled", encode(self._answer(response) | self._where())
             case RunFailed(error):
-                return "run.failed", self._problem(error) | place
+                return "run.failed", encode(self._problem(error) | self._where())
             case event:
                 name, data = _WIRE[type(event)]
-                return name, place | data(event)
+                own = encode(data(event))
+                return name, self._place + b"," + own[1:] if own != b"{}" else self._place + b"}"
 
-    def cut_off(self, error: EventsGone | RunGone) -> tuple[str, dict[str, Any]]:
+    def cut_off(self, error: EventsGone | RunGone) -> tuple[str, bytes]:
         """The name and the data of the event that ends a stream before the run's end, and is none of the run's."""
-        return "stream.cut_off", self._problem(error) | {"run_id": self._run_id}
+        return "stream.cut_off", encode(self._problem(error) | {"run_id": self.run_id})
+
+    def _where(self) -> dict[str, Any]:
+        place: dict[str, Any] = {"run_id": self.run_id}
+        return place if self._round is None else {**place, "round": self._round}
+
+    def _encoded_place(self) -> bytes:
+        # The beginning of the object that is an event's data: the same in all events of a round.
+        return encode(self._where())[:-1]
 
     def _problem(self, error: Exception) -> dict[str, Any]:
         return problem_of(error, self._request_id).document()

@@ -1,7 +1,7 @@
 """One answer put together from chunks: a stream's, or a whole completion as the only one.
 
-Pure: decoded JSON in, chat events out. Choice 0 is the answer. What could be text or a call and cannot be read is an
-error; what is neither is let by.
+Pure: decoded JSON in, deltas and the answer out. Choice 0 is the answer. What could be text or a call and cannot be
+read is an error; what is neither is let by.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from typing import Any
 
 from app.chat import (
     AssistantMessage,
-    ChatEvent,
     ChatResponse,
-    Completed,
     FinishReason,
     ReasoningDelta,
     TextDelta,
     Usage,
 )
+from app.chat.events import Delta
 from app.chat.messages import EMPTY
 from app.chat.text import bytes_of, well_formed_text
 from app.providers.openai.calls import ToolCallAssembly
@@ -51,7 +50,7 @@ _FAILURES = frozenset({"error", "abort", "aborted", "cancelled", "network_error"
 
 
 class AnswerAssembly:
-    """Takes chunks, gives the events they make, and in the end the whole answer.
+    """Takes chunks, tells the deltas they make, and gives in the end the whole answer.
 
     Args:
         profile: the server's dialect.
@@ -112,7 +111,7 @@ class AnswerAssembly:
         """Whether what came can be an answer that ended without a word: something came, and no call is cut."""
         return bool(self.size) and self._calls.complete()
 
-    def add(self, chunk: Mapping[str, Any], told: list[ChatEvent]) -> None:
+    def add(self, chunk: Mapping[str, Any], told: list[Delta]) -> None:
         """Take one chunk, or a whole completion.
 
         Args:
@@ -143,8 +142,14 @@ class AnswerAssembly:
         if self.size > self._max_answer:
             raise protocol_error(f"an answer larger than the {self._max_answer} bytes allowed", "too_large")
 
-    def close(self, told: list[ChatEvent]) -> None:
-        """The answer has ended: `told` gets the events still due, the last of them `Completed`.
+    def close(self, told: list[Delta]) -> ChatResponse:
+        """The answer has ended.
+
+        Args:
+            told: gets the events that are still due.
+
+        Returns:
+            The whole answer.
 
         Raises:
             ModelProtocolError: a tool call has no name.
@@ -167,10 +172,9 @@ class AnswerAssembly:
             self._kept[self._reasoning_field] = reasoning
         message = AssistantMessage(self._text.text, calls, reasoning, self._refusal.text or None, self._kept or EMPTY)
         model, answer_id = (label and masked(label, self._secrets) for label in (self._model, self._id))
-        response = ChatResponse.of_call(message, reason, self._usage, model=model, id=answer_id, extra=self._extra)
-        told.append(Completed(response))
+        return ChatResponse.of_call(message, reason, self._usage, model=model, id=answer_id, extra=self._extra)
 
-    def _choose(self, choice: Mapping[str, Any], chunk: Mapping[str, Any], told: list[ChatEvent]) -> None:
+    def _choose(self, choice: Mapping[str, Any], chunk: Mapping[str, Any], told: list[Delta]) -> None:
         finish = choice.get("finish_reason")
         if choice.get("error") or (isinstance(finish, str) and finish.lower() in _FAILURES):
             raise error_in_answer(choice.get("error") or {"code": finish, **chunk}, self._scrub)
@@ -185,7 +189,7 @@ class AnswerAssembly:
         if finish and isinstance(finish, str):
             self._finish = finish
 
-    def _read(self, delta: Mapping[str, Any], told: list[ChatEvent]) -> None:
+    def _read(self, delta: Mapping[str, Any], told: list[Delta]) -> None:
         for field in REASONING_FIELDS:
             if said := delta.get(field):
                 self._reasoning_field = self._reasoning_field or field
@@ -203,8 +207,9 @@ class AnswerAssembly:
             for field in self._profile.kept_fields & delta.keys():
                 self._keep(field, delta[field])
 
-    def _say(self, content: Any, kind: PartKind, told: list[ChatEvent]) -> None:
-        for part_kind, text in ((kind, content),) if isinstance(content, str) else parts_of(content, kind):
+    def _say(self, content: Any, kind: PartKind, told: list[Delta]) -> None:
+        parts = ((kind, content),) if isinstance(content, str) else parts_of(content, kind)
+        for part_kind, text in parts:
             self._size += bytes_of(text)
             if self._tags and part_kind == "text":
                 for side, piece in self._tags.feed(text):
@@ -212,7 +217,7 @@ class AnswerAssembly:
             else:
                 self._tell(part_kind, text, told)
 
-    def _tell(self, kind: PartKind, text: str, told: list[ChatEvent]) -> None:
+    def _tell(self, kind: PartKind, text: str, told: list[Delta]) -> None:
         if kind == "text":
             if text := self._text.feed(text):
                 told.append(TextDelta(text))
@@ -222,7 +227,7 @@ class AnswerAssembly:
         else:
             self._refusal.feed(text)
 
-    def _call(self, fragments: Any, told: list[ChatEvent]) -> None:
+    def _call(self, fragments: Any, told: list[Delta]) -> None:
         if not isinstance(fragments, list):
             fragments = [fragments]
         for fragment in fragments:

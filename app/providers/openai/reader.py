@@ -17,11 +17,11 @@ parts the thinking from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from app.chat import ChatEvent, ModelError, ModelProtocolError, Usage
+from app.chat import ChatEvent, ChatResponse, Completed, Deltas, ModelError, ModelProtocolError, Usage
+from app.chat.events import Delta
 from app.chat.messages import EMPTY
 from app.providers.openai.assembly import AnswerAssembly
 from app.providers.openai.errors import (
@@ -76,6 +76,9 @@ class ChatCompletionReader:
         )
         self._kind: Literal["unknown", "events", "json", "other"] = "unknown"
         self._body = bytearray()  # a JSON body; of others the beginning, to be shown
+        self._response: ChatResponse | None = None
+        self.grew = False
+        """Whether there was content in the last read, or the reason why the answer ended."""
         self.done = False
         """Whether the answer is whole and told: nothing more need be read."""
 
@@ -95,12 +98,20 @@ class ChatCompletionReader:
         return self._answer.size + (len(self._body) if self._kind == "json" else 0)
 
     def feed(self, chunk: bytes) -> Iterator[ChatEvent]:
-        """Read on. To be iterated to its end.
+        """Read on: the deltas of this read together, and the end where it is in it. To be iterated to its end.
 
         Raises:
             ModelError: while iterating, after what could be read: the answer cannot be used.
         """
-        return _told_by(partial(self._feed, chunk))
+        before = self.size, self.finished
+        told: list[Delta] = []  # a generator in a generator for each chunk would cost more than what they do
+        try:
+            self._feed(chunk, told)
+        except ModelError:
+            yield from _together(told)
+            raise
+        self.grew = (self.size, self.finished) != before
+        yield from self._told(told)
 
     def close(self) -> Iterator[ChatEvent]:
         """The body has ended. The last event is `Completed`, if `feed` has not given it already.
@@ -108,9 +119,15 @@ class ChatCompletionReader:
         Raises:
             ModelError: while iterating: the answer cannot be used.
         """
-        return _told_by(self._close)
+        told: list[Delta] = []
+        try:
+            self._close(told)
+        except ModelError:
+            yield from _together(told)
+            raise
+        yield from self._told(told)
 
-    def _feed(self, chunk: bytes, told: list[ChatEvent]) -> None:
+    def _feed(self, chunk: bytes, told: list[Delta]) -> None:
         if self._kind == "unknown":
             chunk = self._recognise(chunk)
         if self.done or not chunk:
@@ -128,7 +145,7 @@ class ChatCompletionReader:
         elif len(self._body) >= _SHOWN:
             raise self._not_a_completion()
 
-    def _close(self, told: list[ChatEvent]) -> None:
+    def _close(self, told: list[Delta]) -> None:
         if self.done:
             return
         if self._kind == "json":
@@ -153,7 +170,7 @@ class ChatCompletionReader:
             self._kind = "json" if begun[:1] in b"{[" else "other" if begun[:1] == b"<" else "events"
         return begun
 
-    def _take(self, event: ServerSentEvent, told: list[ChatEvent]) -> None:
+    def _take(self, event: ServerSentEvent, told: list[Delta]) -> None:
         data = event.data.strip()
         if self.done or not data or data.startswith(b":"):
             return  # after the end, or a keep-alive
@@ -195,7 +212,7 @@ class ChatCompletionReader:
             return protocol_error("half a JSON body: the connection ended early", "truncated")
         return protocol_error(f"a body that is neither JSON nor a stream: {excerpt(body, self._scrub, 120)}")
 
-    def _end(self, told: list[ChatEvent], *, marked: bool) -> None:
+    def _end(self, told: list[Delta], *, marked: bool) -> None:
         answer = self._answer
         if self.done:
             return
@@ -204,7 +221,14 @@ class ChatCompletionReader:
         if not answer.finished and not (answer.is_whole and (marked or answer.ends_in_usage)):
             raise protocol_error("half an answer: it ended without a finish reason", "truncated")
         self.done = True
-        answer.close(told)
+        self._response = answer.close(told)
+
+    def _told(self, told: list[Delta]) -> Sequence[ChatEvent]:
+        events = _together(told)
+        if self._response is not None:
+            response, self._response = self._response, None
+            return (*events, Completed(response))
+        return events
 
     def _not_a_completion(self) -> ModelProtocolError:
         shown = excerpt(bytes(self._body), self._scrub, 200)
@@ -213,16 +237,5 @@ class ChatCompletionReader:
         )
 
 
-def _told_by(read: Callable[[list[ChatEvent]], None]) -> Iterator[ChatEvent]:
-    """The events that `read` gives, and then the error that it ended with.
-
-    Everything below adds to one list: a generator in a generator for each of an answer's thousand chunks costs more than
-    what they do.
-    """
-    told: list[ChatEvent] = []
-    try:
-        read(told)
-    except ModelError:
-        yield from told
-        raise
-    yield from told
+def _together(told: list[Delta]) -> Sequence[ChatEvent]:
+    return told if len(told) <= 1 else (Deltas(tuple(told)),)
