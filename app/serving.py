@@ -35,8 +35,9 @@ _LATEST = 1.5
 """Seconds after the runs' time at which the process leaves, whatever is still there: users' functions can sit in
 threads and ignore that they are cancelled. Half a second less than what was promised, for machines with much to do."""
 
-_GARBAGE = (10_000, 10, 50)
-"""New objects, and rounds of looking at the younger ones, after which garbage is looked for among the older."""
+_GARBAGE = (20_000, 20, 50)
+"""After how many new objects garbage is searched for among them, after how many such searches among the survivors, and
+after how many of those among all."""
 
 _LAST_WORDS = 0.1
 """Seconds that the log and the output have to take what the process says last; their readers may be gone."""
@@ -53,7 +54,6 @@ class Server(uvicorn.Server):
         host: an address or a name.
         port: 0 = any free one.
         forwarded_allow_ips: addresses and networks whose X-Forwarded-* headers are believed.
-        on_start: called when it listens.
         on_stop: called when the server is told to stop, with the seconds that runs have left; again when it is told to
             hurry. It may be called in a signal's handler.
     """
@@ -65,7 +65,6 @@ class Server(uvicorn.Server):
         port: int,
         *,
         forwarded_allow_ips: Sequence[str] = (),
-        on_start: Callable[[], None] = lambda: None,
         on_stop: Callable[[float], None] = lambda _: None,
     ) -> None:
         super().__init__(
@@ -82,7 +81,6 @@ class Server(uvicorn.Server):
                 timeout_keep_alive=_KEEP_ALIVE,
             )
         )
-        self._on_start = on_start
         self._on_stop = on_stop
         self._in_a_hurry = False
         self._runs_end: float | None = None
@@ -119,7 +117,7 @@ class Server(uvicorn.Server):
                     "Choose with --host and --port, or GATEWAY_SERVER__HOST and GATEWAY_SERVER__PORT"
                 )
             raise ConfigurationError(problem) from None
-        self._on_start()
+        _collect_garbage_seldom()
 
     async def main_loop(self) -> None:
         """Serve until a signal comes, and then until no run is going any more."""
@@ -176,24 +174,17 @@ def serve(app: ASGIApp, host: str, port: int, *, forwarded_allow_ips: Sequence[s
     # Here runs are ended by the server, and streams end with their runs: a thousand that each look out for the server's
     # end by themselves, ten times a second, would be all that it does.
     AppStatus.disable_automatic_graceful_drain()  # type: ignore[no-untyped-call] # theirs
-    server = Server(
-        app,
-        host,
-        port,
-        forwarded_allow_ips=forwarded_allow_ips,
-        on_start=_collect_rarely,
-        on_stop=_Exit().runs_end_in,
-    )
+    server = Server(app, host, port, forwarded_allow_ips=forwarded_allow_ips, on_stop=_Exit().runs_end_in)
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(server.serve())
     gc.freeze()  # the interpreter's last look for garbage would go through all the runs that are kept
 
 
-def _collect_rarely() -> None:
-    """Have garbage looked for where there is some.
+def _collect_garbage_seldom() -> None:
+    """Leave what the start has made out of every search for garbage, and search when there is more to find.
 
-    What was made for the start stays to the end, and runs free their memory when they are forgotten: to go through all
-    of it whenever there are a quarter more objects than before takes a twentieth of a busy gateway's time.
+    What a run makes it frees by itself, without cycles. A thousand streams hold hundreds of thousands of objects, and a
+    look through all of them is a pause for each.
     """
     gc.collect()
     gc.freeze()

@@ -111,11 +111,13 @@ class Answer:
 
     def __init__(self, line: Line) -> None:
         self._line = line
-        self._parser = HttpResponseParser(self)
+        parser = HttpResponseParser(self)
         # What many servers get wrong and nobody can misunderstand.
-        self._parser.set_dangerous_leniencies(
+        parser.set_dangerous_leniencies(
             lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
+        self._parser: HttpResponseParser | None = parser
+        self._status = 0
         self._raw: list[tuple[bytes, bytes]] = []
         self._headers: dict[str, str] | None = None
         self._pieces: deque[bytes] = deque()
@@ -123,6 +125,7 @@ class Answer:
         self._is_paused = False
         self._has_head = False
         self._is_whole = False
+        self._may_go_on = False
         self._error: Exception | None = None
         self._reader: asyncio.Future[None] | None = None
         self._unpacking: _Unpacking | None = None
@@ -131,7 +134,7 @@ class Answer:
     @property
     def status(self) -> int:
         """See `WireResponse.status`."""
-        return self._parser.get_status_code()
+        return self._status
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -186,16 +189,23 @@ class Answer:
 
     def feed(self, data: bytes) -> None:
         """Take bytes from the line."""
+        parser = self._parser
+        if parser is None:
+            return
         if not self._has_head:
             self._head_size += len(data)
         try:
-            self._parser.feed_data(data)
+            parser.feed_data(data)
         except HttpParserError:
-            self._break_off(OSError("no HTTP any more") if self._has_head else NotHttp())
-            return
-        if not self._has_head and self._head_size > _LARGEST_HEAD:
+            if not self._is_whole:
+                self._break_off(OSError("no HTTP any more") if self._has_head else NotHttp())
+                return
+            self._may_go_on = False
+        if self._is_whole:
+            self._end(reusable=self._may_go_on)
+        elif not self._has_head and self._head_size > _LARGEST_HEAD:
             self._break_off(NotHttp())
-        elif self._waiting > _MUCH and not self._is_paused and not self._is_whole:
+        elif self._waiting > _MUCH and not self._is_paused:
             self._is_paused = True
             self._line.pause(pausing=True)
         self._wake()
@@ -208,38 +218,53 @@ class Answer:
         ):
             return False
         self._is_whole = True
-        self._line.over(reusable=False)
+        self._end(reusable=False)
         self._wake()
         return True
 
     def fail(self, error: Exception) -> None:
         """It will not go on."""
         self._error = self._error or error
+        self._parser = None
         self._wake()
+
+    def on_message_begin(self) -> None:
+        """Called by the parser."""
+        self._may_go_on = False  # where it was whole before, nobody has asked for this one
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called by the parser."""
-        self._raw.append((name, value))
+        if not self._has_head:
+            self._raw.append((name, value))
 
     def on_headers_complete(self) -> None:
         """Called by the parser."""
-        if self._parser.get_status_code() < _FIRST_FINAL_STATUS:
+        if self._has_head or self._parser is None:
+            return
+        self._status = self._parser.get_status_code()
+        if self._status < _FIRST_FINAL_STATUS:
             self._raw.clear()  # the real one is still to come
         else:
             self._has_head = True
 
     def on_body(self, piece: bytes) -> None:
         """Called by the parser."""
-        self._pieces.append(piece)
-        self._waiting += len(piece)
+        if not self._is_whole:
+            self._pieces.append(piece)
+            self._waiting += len(piece)
 
     def on_message_complete(self) -> None:
         """Called by the parser."""
-        if self._has_head and not self._is_whole:
+        if self._has_head and not self._is_whole and self._parser is not None:
             self._is_whole = True
-            if self._is_paused:
-                self._line.pause(pausing=False)
-            self._line.over(reusable=self._parser.should_keep_alive())
+            self._may_go_on = self._parser.should_keep_alive()
+
+    def _end(self, *, reusable: bool) -> None:
+        """Give the line back; the parser, which holds this answer, is let go."""
+        self._parser = None
+        if self._is_paused:
+            self._line.pause(pausing=False)
+        self._line.over(reusable=reusable)
 
     def _taken(self) -> bytes | None:
         """What has come, as it came."""

@@ -45,10 +45,8 @@ _PATTERNS = (
     (("sk-",), re.compile(r"(?<![\w-])sk-[\w*-]{2,}(?:\.{2,}[\w*-]+)?"), MASK),
     (("***",), re.compile(r"(?<![\w.*-])[\w.-]*\*{3,}[\w-]*"), MASK),  # a key that the server has masked in part only
 )
-"""What looks like a secret, behind the words of which it holds one, in lower case."""
-
-_WORDS_OF_PATTERNS = tuple(word for words, _, _ in _PATTERNS for word in words)
-"""Without any of them nothing is looked for: every line of the log is scrubbed, and hardly one has them."""
+"""What looks like a secret, behind the words of which it holds one, in lower case: without them it is not looked for,
+since every line of the log is scrubbed, and hardly one has them."""
 
 
 class Scrubber:
@@ -67,8 +65,9 @@ class Scrubber:
         for secret, pattern in self._known:
             if secret in text:
                 text = pattern.sub(MASK, text)
-        if any(map(text.lower().__contains__, _WORDS_OF_PATTERNS)):
-            for _, pattern, mask in _PATTERNS:
+        holds = text.lower().__contains__
+        for words, pattern, mask in _PATTERNS:
+            if any(map(holds, words)):
                 text = pattern.sub(mask, text)
         return text
 

@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from app.chat import (
@@ -99,17 +100,27 @@ def rounds_used_up(history: Sequence[Message], limits: ToolCallLimits) -> ToolCa
     return _no_more_rounds(f"This was the last round: {_rounds_reached(limits.rounds)}", limits.rounds)
 
 
-_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+_LONG = 4096
+"""Arguments with more characters are not kept."""
+_sorted = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 def canonical_arguments(arguments: str) -> str:
     """A text that is the same for arguments which say the same; arguments that are not JSON stand for themselves."""
+    return _canonical(arguments) if len(arguments) > _LONG else _canonical_and_kept(arguments)
+
+
+def _canonical(arguments: str) -> str:
     if not arguments.strip():
         return "{}"
     try:
-        return _canonical(json.loads(arguments))
+        return _sorted(json.loads(arguments))
     except (ValueError, RecursionError):
         return arguments
+
+
+_canonical_and_kept = lru_cache(maxsize=1024)(_canonical)
+"""The calls of a turn are compared anew with each of its rounds."""
 
 
 def _asking(history: Sequence[Message]) -> list[AssistantMessage]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from app.chat import ChatOptions, ModelRejected, Tool, ToolDefinition
 from app.chat.json_schema import Schema, make_strict, map_subschemas, subschemas
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionToolChoiceOptionParam
 
 _logger = logging.getLogger(__name__)
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _Dialect: TypeAlias = tuple[bool, frozenset[str]]
 """The flags of a profile by which offers differ."""
@@ -59,24 +62,38 @@ class _Offers:
 
     def __init__(self, at_most: int) -> None:
         self._at_most = at_most
-        self._known: dict[_Dialect, dict[int, tuple[ToolDefinition, bytes]]] = {}
+        self._lists: dict[tuple[int, _Dialect], tuple[Sequence[Tool], Json]] = {}
+        self._tools: dict[tuple[int, _Dialect], tuple[ToolDefinition, bytes]] = {}
 
     def encoded(self, tools: Sequence[Tool], profile: Profile) -> Json:
-        """A JSON list of the tools."""
-        known = self._known.setdefault((profile.strict_tools, profile.refused_keywords), {})
-        if len(known) >= self._at_most:
-            known.clear()
-        return Json(b"[" + b",".join([_encoded(tool.definition, profile, known) for tool in tools]) + b"]")
+        """A JSON list of the tools. The same tuple, as the rounds of a turn have it, is put together once."""
+        dialect = profile.strict_tools, profile.refused_keywords
+        known = self._lists.get((id(tools), dialect))
+        if known is not None and known[0] is tools:
+            return known[1]
+        text = Json(b"[" + b",".join([self._one(tool.definition, dialect, profile) for tool in tools]) + b"]")
+        if isinstance(tools, tuple):
+            _put(self._lists, (id(tools), dialect), (tools, text), _LISTS)
+        return text
 
-
-def _encoded(definition: ToolDefinition, profile: Profile, known: dict[int, tuple[ToolDefinition, bytes]]) -> bytes:
-    found = known.get(id(definition))
-    if found is None or found[0] is not definition:
+    def _one(self, definition: ToolDefinition, dialect: _Dialect, profile: Profile) -> bytes:
+        known = self._tools.get((id(definition), dialect))
+        if known is not None and known[0] is definition:
+            return known[1]
         text = encode(_tool(definition, profile)).encode("utf-8", "replace")
-        found = known[id(definition)] = definition, text
-    return found[1]
+        _put(self._tools, (id(definition), dialect), (definition, text), self._at_most)
+        return text
 
 
+def _put(kept: dict[K, V], key: K, value: V, at_most: int) -> None:
+    """Keep a value; where there are too many, the one that was kept first goes."""
+    kept.pop(key, None)
+    if len(kept) >= at_most:
+        del kept[next(iter(kept))]
+    kept[key] = value
+
+
+_LISTS = 16
 _OFFERS = _Offers(4096)
 
 
