@@ -32,9 +32,14 @@ from app.chat import (
     ToolNotFound,
     UserMessage,
     chain,
+    one_by_one,
 )
 from app.chat.messages import EMPTY
-from app.tooling import ToolCallingManager, flatten_tools, settled_tools
+from app.tooling import ToolCallingManager, flatten_tools, is_tool, settled_tools
+
+
+def _offered_by_default(tools: Iterable[Tool]) -> tuple[Tool, ...]:
+    return tuple(tool for tool in tools if tool.metadata.default)
 
 
 def _default_tool_advisor() -> ToolAdvisor:
@@ -75,6 +80,8 @@ class ChatClient:
         self._model = model
         self._advisors = tuple(advisors)
         self._tools = settled_tools(*given)
+        self._constant_tools = flatten_tools(*self._tools) if all(map(is_tool, self._tools)) else None
+        self._constant_defaults = None if self._constant_tools is None else _offered_by_default(self._constant_tools)
         self._options = options or ChatOptions()
         self._system = system
         self._tool_calling = tool_calling
@@ -106,7 +113,7 @@ class ChatClient:
     @property
     def tools(self) -> tuple[Tool, ...]:
         """All tools there are now, offered by default or not; providers are asked."""
-        return flatten_tools(*self._tools)
+        return flatten_tools(*self._tools) if self._constant_tools is None else self._constant_tools
 
     def tools_named(self, names: Iterable[str]) -> tuple[Tool, ...]:
         """The tools of these names, each once.
@@ -135,13 +142,14 @@ class ChatClient:
         }
         return ChatClient(arguments.pop("model"), **arguments)
 
-    def run(self, request: ChatRequest, *, tool_calling: bool | None = None) -> ChatEvents:
+    def run(self, request: ChatRequest, *, tool_calling: bool | None = None, batched: bool = False) -> ChatEvents:
         """Send a request down the chain.
 
         Args:
             request: its options go over the client's, and those over the model's. Its `stream` says whether
                 text comes in pieces.
             tool_calling: False leaves the tool calls to the caller; None = as the client is set.
+            batched: whether deltas that came together may come as one `Deltas`.
 
         Returns:
             Events, the last of them `Completed`. Close the generator to stop the work.
@@ -153,13 +161,15 @@ class ChatClient:
         if tool_calling and not self._tool_calling:
             raise ConfigurationError("tool calling is switched off for this client; a request cannot switch it on")
         call_next = self._without_loop if tool_calling is False or not self._tool_calling else self._with_loop
-        return call_next(self.completed(request))
+        events = call_next(self.completed(request))
+        return events if batched else one_by_one(events)
 
     def completed(self, request: ChatRequest) -> ChatRequest:
         """The request with what it leaves open filled in from the client and the model, as `run` sends it."""
         options = request.options.over(self._options)
         if options.tools is None and self._tools:
-            options = replace(options, tools=tuple(tool for tool in self.tools if tool.metadata.default))
+            defaults = _offered_by_default(self.tools) if self._constant_defaults is None else self._constant_defaults
+            options = replace(options, tools=defaults)
         options = options.over(self._model.default_options)
         messages = request.messages
         if self._system and not any(isinstance(message, SystemMessage) for message in messages):

@@ -20,13 +20,15 @@ from app.advisors.summarizer import ModelSummarizer
 from app.chat import Advisor, ChatModel, ChatOptions, Tool
 from app.client import ChatClient
 from app.memory import ChatMemory, ConversationStore, InMemoryChatMemory, Summarize, SummarizingMemory, Window
+from app.memory.address import sqlite_path
+from app.memory.deferred import DeferredMemory
 from app.memory.retention import forget_old
 from app.providers.clock import Timeouts
 from app.providers.embedded import DemoModel
 from app.providers.openai import OpenAIModel
 from app.providers.profiles import Profile, profile_for
 from app.providers.routing import BreakerPolicy, Limits, RetryBudget, RetryPolicy, RoutedModel, Target
-from app.providers.transport_aiohttp import AiohttpTransport
+from app.providers.transport_http import HttpTransport
 from app.runs import Fence, InMemoryRunStore, JournalLimits, Retention, RunLimits, Runs, RunStore
 from app.settings import (
     MemorySettings,
@@ -181,6 +183,12 @@ def _conversation_store(settings: MemorySettings, window: Window) -> Conversatio
     if address == IN_MEMORY:
         warn_of_lone_memory(os.environ, sys.argv)
         return InMemoryChatMemory(window.messages, settings.max_conversations, window.tokens)
+    path = sqlite_path(address)
+    in_database = partial(_in_database, address, window)
+    return in_database() if path is None else DeferredMemory(path, in_database)
+
+
+def _in_database(address: str, window: Window) -> ConversationStore:
     from app.memory.sql import Database, SqlChatMemory  # noqa: PLC0415 - takes a while, and is not always wanted
 
     return SqlChatMemory(Database(address), window)
@@ -258,7 +266,7 @@ def _server(settings: ModelServerSettings, model: str) -> OpenAIModel:
         settings.server_url,
         model=model,
         api_key=settings.api_key.get_secret_value() if settings.api_key else None,
-        transport=AiohttpTransport(max_connections=settings.max_connections),
+        transport=HttpTransport(max_connections=settings.max_connections),
         profile=_profile(settings),
         timeouts=Timeouts(
             connect=settings.connect_timeout,

@@ -32,6 +32,10 @@ _LATEST = 1.5
 """Seconds after the runs' time at which the process leaves, whatever is still there: users' functions can sit in
 threads and ignore that they are cancelled. Half a second less than what was promised, for machines with much to do."""
 
+_GARBAGE = (20_000, 20, 50)
+"""After how many new objects garbage is searched for among them, after how many such searches among the survivors, and
+after how many of those among all."""
+
 _LAST_WORDS = 0.1
 """Seconds that the log and the output have to take what the process says last; their readers may be gone."""
 
@@ -112,6 +116,7 @@ class Server(uvicorn.Server):
                     "Choose with --host and --port, or GATEWAY_SERVER__HOST and GATEWAY_SERVER__PORT"
                 )
             raise ConfigurationError(problem) from None
+        _collect_garbage_seldom()
 
     async def main_loop(self) -> None:
         """Serve until a signal comes, and then until no run is going any more."""
@@ -180,6 +185,17 @@ def serve(app: ASGIApp, host: str, port: int, *, forwarded_allow_ips: Sequence[s
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(server.serve())
     gc.freeze()  # the interpreter's last look for garbage would go through all the runs that are kept
+
+
+def _collect_garbage_seldom() -> None:
+    """Leave what the start has made out of every search for garbage, and search when there is more to find.
+
+    What a run makes it frees by itself, without cycles. A thousand streams hold hundreds of thousands of objects, and a
+    look through all of them is a pause for each.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GARBAGE)
 
 
 class _Exit:

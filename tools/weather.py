@@ -26,12 +26,15 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from urllib.parse import urlsplit
 
-import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from app.tooling import ToolContext, ToolFailed, ToolParam, tool
+
+if TYPE_CHECKING:
+    import httpx  # else where it is needed: the bundled table does without, and it takes a while to load
 
 _TABLE = Path(__file__).with_name("weather_sample.json")
 _CURRENT = "temperature_2m,relative_humidity_2m,wind_speed_10m,weather_code"
@@ -89,6 +92,8 @@ async def get_weather(
         name = _name_in_table(city)
         context.progress(f"Reading the weather of {name}", current=1, total=2)
         return _from_table(name, unit)
+    import httpx  # noqa: PLC0415 - see above
+
     async with httpx.AsyncClient(timeout=_timeout(), verify=_certificates()) as client:
         place = await _place(client, _setting("WEATHER_GEOCODING_URL") or base_url, city)
         context.progress(f"Asking for the weather in {place.name}", current=1, total=2)
@@ -113,6 +118,8 @@ def _timeout() -> float:
 @cache
 def _certificates() -> ssl.SSLContext:
     """Loaded once: it takes longer than a request."""
+    import httpx  # noqa: PLC0415 - see above
+
     return httpx.create_ssl_context()
 
 
@@ -167,12 +174,14 @@ async def _weather(
         conditions=next((words for code, words in _CONDITIONS if now.weather_code <= code), "unknown"),
         humidity=now.relative_humidity_2m,
         wind_kmh=now.wind_speed_10m,
-        source=httpx.URL(url).host,
+        source=urlsplit(url).hostname or "",
     )
 
 
 async def _get(client: httpx.AsyncClient, url: str, query: dict[str, str], shape: type[ModelT]) -> ModelT:
     """The answer to a request, checked. Errors say what the model can tell its user, and never the URL."""
+    import httpx  # noqa: PLC0415 - see above
+
     try:
         response = await client.get(url, params=query)
         response.raise_for_status()

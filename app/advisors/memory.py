@@ -37,6 +37,7 @@ from app.chat import (
     FinishReason,
     Message,
     ToolMessage,
+    passes_deltas,
 )
 from app.memory import ChatMemory
 from app.memory.conversation import Conversation, other_messages, system_messages
@@ -53,6 +54,7 @@ class _TurnKeeper:
         self._memory = memory
         self.order = order
 
+    @passes_deltas
     def advise(self, request: ChatRequest, call_next: CallNext) -> ChatEvents:
         """Recall, call on, keep. See `Advisor.advise`."""
         if request.conversation_id is None:
@@ -124,6 +126,7 @@ class MemoryAdvisor(_TurnKeeper):
         """
         return _TurnKeeper(self._memory, loop_order), _TurnRecaller(self._memory, self.order)
 
+    @passes_deltas
     def advise(self, request: ChatRequest, call_next: CallNext) -> ChatEvents:
         """Recall, call on, keep. See `Advisor.advise`.
 

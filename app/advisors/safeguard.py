@@ -21,6 +21,7 @@ from app.chat import (
     TextDelta,
     Usage,
     UserMessage,
+    passes_deltas,
 )
 
 
@@ -59,6 +60,7 @@ class SafeguardAdvisor:
         self._message = message
         self.order = order
 
+    @passes_deltas
     def advise(self, request: ChatRequest, call_next: CallNext) -> ChatEvents:
         """Answer itself, or leave the request to the rest of the chain. See `Advisor.advise`."""
         if any(isinstance(said, UserMessage) and self._is_sensitive(said.content) for said in request.messages):

@@ -24,6 +24,7 @@ from app.chat import (
     ModelProtocolError,
     SystemMessage,
     UserMessage,
+    passes_deltas,
 )
 
 T = TypeVar("T")
@@ -126,6 +127,7 @@ class StructuredOutputAdvisor(Generic[T]):
         """
         return self._validate(_unfenced(response.content))
 
+    @passes_deltas
     async def advise(self, request: ChatRequest, call_next: CallNext) -> ChatEvents:
         """Call on until the answer fits. See `Advisor.advise`.
 

@@ -36,7 +36,9 @@ from app.chat import (
     FinishReason,
     Message,
     ModelAnswered,
+    Prompt,
     SystemMessage,
+    passes_deltas,
 )
 from app.tooling import ToolCallingManager, ToolEvents, ToolExecution
 
@@ -128,12 +130,13 @@ class ToolCallingAdvisor(ToolAdvisor):
     async def finalize_loop(self, request: ChatRequest, response: ChatResponse | None) -> None:
         """Called once a turn, last, on every exit. `response` is what was done; None where nothing was."""
 
+    @passes_deltas
     async def advise(self, request: ChatRequest, call_next: CallNext) -> ChatEvents:
         """Run rounds until an answer, a return-direct, or a limit. See `Advisor.advise`."""
         turn = _Turn(await self.initialize_loop(request))
         try:
             while True:
-                turn.request = request = await self.before_call(replace(turn.request, turn=turn.history))
+                turn.request = request = await self.before_call(turn.request)
                 answer: ChatResponse | None = None
                 async with aclosing(call_next(request)) as events:
                     async for event in events:
@@ -186,7 +189,7 @@ class _Turn:
     """Where one turn stands. `history` is untrimmed, so that limits are counted over all of it."""
 
     def __init__(self, request: ChatRequest) -> None:
-        self.request = request
+        self.request = replace(request, turn=request.messages)
         self.history = request.messages
         self.so_far: ChatResponse | None = None
         self._is_closing = False
@@ -234,6 +237,8 @@ class _Turn:
 
     def begin_round(self, messages: tuple[Message, ...], answer: ChatResponse) -> None:
         """Make the request of the round that follows `answer`."""
-        request = self.request.with_messages(messages)
-        request = request.with_options(tool_choice="none") if self._is_closing else request.without_forced_tool()
-        self.request = continued(request, answer)
+        request = (
+            self.request.with_options(tool_choice="none") if self._is_closing else self.request.without_forced_tool()
+        )
+        begun = replace(request, prompt=Prompt(messages, request.options), turn=self.history)
+        self.request = continued(begun, answer)

@@ -9,9 +9,15 @@ import logging
 import time
 from contextlib import aclosing
 
-from app.chat import CallNext, ChatEvents, ChatRequest, ChatResponse, Completed, ModelError, Usage
+from app.chat import CallNext, ChatEvents, ChatRequest, ChatResponse, Completed, ModelError, Usage, passes_deltas
 
 _log = logging.getLogger(__name__)
+
+_TOLD = (
+    *("model", "ended", "failed", "status", "code", "target", "finish_reason", "tool_calls"),
+    *("input_tokens", "output_tokens", "total_tokens", "ms"),
+)
+"""What a line says, in this order, as far as it is known."""
 
 
 class TraceAdvisor:
@@ -28,6 +34,7 @@ class TraceAdvisor:
         self.order = order
         self._logger = logger
 
+    @passes_deltas
     async def advise(self, request: ChatRequest, call_next: CallNext) -> ChatEvents:
         """Pass everything through and log how it ended. See `Advisor.advise`."""
         started = time.perf_counter()
@@ -37,7 +44,8 @@ class TraceAdvisor:
                 async for event in events:
                     if isinstance(event, Completed):
                         is_logged = True
-                        self._log(logging.INFO, request, started, **_told_by(event.response))
+                        if self._logger.isEnabledFor(logging.INFO):
+                            self._log(logging.INFO, request, started, **_told_by(event.response))
                     yield event
         except Exception as error:
             is_logged = True
@@ -48,8 +56,9 @@ class TraceAdvisor:
                 self._log(logging.INFO, request, started, ended="abandoned")
 
     def _log(self, level: int, request: ChatRequest, started: float, **told: object) -> None:
-        told = {"model": request.options.model, **told, "ms": round((time.perf_counter() - started) * 1000)}
-        line = " ".join(f"{name}={value!r}" for name, value in told.items() if value is not None)
+        told.setdefault("model", request.options.model)
+        told["ms"] = round((time.perf_counter() - started) * 1000)
+        line = " ".join([f"{name}={told[name]!r}" for name in _TOLD if told.get(name) is not None])
         self._logger.log(level, "round=%d %s", request.round, line)
 
 

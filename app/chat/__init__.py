@@ -7,6 +7,7 @@ from app.chat.advisor import (
     BaseAdvisor,
     CallNext,
     chain,
+    passes_deltas,
 )
 from app.chat.errors import (
     ConfigurationError,
@@ -34,6 +35,7 @@ from app.chat.events import (
     ChatEvent,
     ChatEvents,
     Completed,
+    Deltas,
     ModelAnswered,
     ReasoningDelta,
     RoundCompleted,
@@ -45,6 +47,7 @@ from app.chat.events import (
     ToolCallReady,
     ToolCallStarted,
     ToolCallSucceeded,
+    one_by_one,
     well_formed,
 )
 from app.chat.messages import (
@@ -57,7 +60,7 @@ from app.chat.messages import (
     UserMessage,
     current_turn,
 )
-from app.chat.model import BreakerState, ChatModel, RoutingModel, TargetState
+from app.chat.model import BatchingModel, BreakerState, ChatModel, RoutingModel, TargetState, batches_of
 from app.chat.prompt import ChatOptions, ChatRequest, Prompt
 from app.chat.response import ChatResponse, FinishReason, Round, ToolRun, Usage
 from app.chat.tools import Progress, Tool, ToolContext, ToolDefinition, ToolMetadata
@@ -68,6 +71,7 @@ __all__ = [
     "Advisor",
     "AssistantMessage",
     "BaseAdvisor",
+    "BatchingModel",
     "BreakerState",
     "CallNext",
     "ChatEvent",
@@ -80,6 +84,7 @@ __all__ = [
     "ConfigurationError",
     "ContentRefused",
     "ContextLengthExceeded",
+    "Deltas",
     "FinishReason",
     "GatewayError",
     "Message",
@@ -126,7 +131,10 @@ __all__ = [
     "ToolTimeout",
     "Usage",
     "UserMessage",
+    "batches_of",
     "chain",
     "current_turn",
+    "one_by_one",
+    "passes_deltas",
     "well_formed",
 ]

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from functools import partial
 from operator import attrgetter
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from app.chat.events import ChatEvents, Completed, RoundStarted, ToolCallReady
-from app.chat.model import ChatModel
+from app.chat.events import ChatEvents, Completed, RoundStarted, ToolCallReady, one_by_one
+from app.chat.model import ChatModel, batches_of
 from app.chat.prompt import ChatRequest
 from app.chat.response import ChatResponse
 
@@ -27,6 +27,8 @@ LOWEST_PRECEDENCE = 1000
 """The innermost order."""
 
 CallNext: TypeAlias = Callable[[ChatRequest], ChatEvents]
+
+_MARK = "passes_deltas"
 
 
 @runtime_checkable
@@ -42,7 +44,22 @@ class Advisor(Protocol):
 
         Whoever iterates `call_next(...)` closes it (`async with aclosing(...)`), and holds no task group, time-out
         scope or context variable over a `yield`.
+
+        Deltas come one by one, unless this method is marked by `passes_deltas`.
         """
+
+
+AdviseT = TypeVar("AdviseT", bound=Callable[..., ChatEvents])
+
+
+def passes_deltas(advise: AdviseT) -> AdviseT:
+    """Mark an `advise` that looks at no delta, and passes on as it is whatever is no `Completed`.
+
+    It may be given `Deltas` then, which spares a step for each of them. An `advise` that overrides a marked one is not
+    marked by that.
+    """
+    advise.__dict__[_MARK] = True
+    return advise
 
 
 class BaseAdvisor:
@@ -68,6 +85,7 @@ class BaseAdvisor:
         """The answer to pass back. `request` is what `before` returned."""
         return response
 
+    @passes_deltas
     async def advise(self, request: ChatRequest, call_next: CallNext) -> ChatEvents:
         """`before`, the rest of the chain with its deltas passed through, then `after`."""
         request = await self.before(request)
@@ -91,14 +109,23 @@ async def call_model(model: ChatModel, request: ChatRequest) -> ChatEvents:
             yield ToolCallReady(call)
         yield Completed(response)
         return
-    async with aclosing(model.stream(request.prompt)) as events:
+    async with aclosing(batches_of(model, request.prompt)) as events:
         async for event in events:
             yield event
 
 
 def chain(advisors: Iterable[Advisor], model: ChatModel) -> CallNext:
-    """Fold advisors around a model: what is returned runs a request through all of them."""
+    """Fold advisors around a model: what is returned runs a request through all of them.
+
+    It may give `Deltas`, where the outermost advisors let them pass.
+    """
     call_next: CallNext = partial(call_model, model)
     for advisor in sorted(advisors, key=attrgetter("order"))[::-1]:
+        if not hasattr(advisor.advise, _MARK):
+            call_next = partial(_call_singly, call_next)
         call_next = partial(advisor.advise, call_next=call_next)
     return call_next
+
+
+def _call_singly(call_next: CallNext, request: ChatRequest) -> ChatEvents:
+    return one_by_one(call_next(request))

@@ -7,6 +7,7 @@ place, so that no model call goes unseen.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -131,8 +132,33 @@ Delta: TypeAlias = (
     | ToolCallErrored
     | RoundCompleted
 )
-ChatEvent: TypeAlias = Delta | ModelAnswered | Completed
+
+
+@dataclass(frozen=True, slots=True)
+class Deltas:
+    """Deltas that the model server sent together, in their order; at least one.
+
+    None of them begins a round. They are taken down the chain in one step instead of one each. Only those see them who
+    say that they can take them: see `passes_deltas`, `BatchingModel` and `ChatClient.run`. All others are given the
+    deltas one by one.
+    """
+
+    each: tuple[Delta, ...]
+
+
+ChatEvent: TypeAlias = Delta | Deltas | ModelAnswered | Completed
 ChatEvents: TypeAlias = AsyncGenerator[ChatEvent, None]
+
+
+async def one_by_one(events: ChatEvents) -> ChatEvents:
+    """The same events with each delta by itself. The events given are closed with these."""
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, Deltas):
+                for delta in event.each:
+                    yield delta
+            else:
+                yield event
 
 
 async def well_formed(events: AsyncIterator[ChatEvent]) -> AsyncIterator[ChatEvent]:

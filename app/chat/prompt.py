@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import Any
 
 from app.chat.messages import EMPTY, Message, UserMessage
@@ -54,16 +55,25 @@ class ChatOptions:
 
         Tools replace, they are never joined. Tool context and extra fields are united, these options winning.
         """
-        merged: dict[str, Any] = {}
-        for option in fields(self):
-            mine, default = getattr(self, option.name), getattr(defaults, option.name)
-            if mine is None:
-                merged[option.name] = default
-            elif option.name in {"tool_context", "extra"} and default is not None:
-                merged[option.name] = {**default, **mine}
-            else:
-                merged[option.name] = mine
+        others = _values(defaults)
+        if others == _NOTHING:
+            return self
+        merged = dict(zip(_NAMES, map(_first, _values(self), others), strict=True))
+        for name in _UNITED:
+            mine, default = getattr(self, name), getattr(defaults, name)
+            if mine is not None and default is not None:
+                merged[name] = {**default, **mine}
         return ChatOptions(**merged)
+
+
+_NAMES = tuple(option.name for option in fields(ChatOptions))
+_UNITED = ("tool_context", "extra")
+_values = attrgetter(*_NAMES)
+_NOTHING = _values(ChatOptions())
+
+
+def _first(mine: Any, default: Any) -> Any:
+    return default if mine is None else mine
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +123,11 @@ class ChatRequest:
 
     def with_messages(self, messages: tuple[Message, ...]) -> ChatRequest:
         """The same request with other messages."""
-        return replace(self, prompt=replace(self.prompt, messages=messages))
+        return replace(self, prompt=Prompt(messages, self.options))
 
     def with_options(self, **changes: Any) -> ChatRequest:
         """The same request with some options changed."""
-        return replace(self, prompt=replace(self.prompt, options=replace(self.options, **changes)))
+        return replace(self, prompt=Prompt(self.messages, replace(self.options, **changes)))
 
     def without_forced_tool(self) -> ChatRequest:
         """The same request with the choice left to the model where a tool was forced: that call has been made."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
 from app.chat import ModelTimeout
+from app.providers.transport import WireResponse
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ class Timeouts:
 
 
 class Clock:
-    """The time limits of one call, from now on.
+    """The time limits of one call, from now on to the end of the block that it is entered for.
 
     Args:
         timeouts: the limits.
@@ -45,6 +46,7 @@ class Clock:
     """
 
     def __init__(self, timeouts: Timeouts, total: float | None, *, stream: bool) -> None:
+        self._alarm = Alarm()
         self._now = asyncio.get_running_loop().time
         self._total = timeouts.total if total is None else total
         self._ends = None if self._total is None else self._now() + self._total
@@ -52,19 +54,22 @@ class Clock:
         self._idle = timeouts.idle
         self._begun = stream
         self._end = timeouts.end
-        self._silent = 0.0
+        self._silent_since = self._now()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._alarm.close()
 
     def content_came(self) -> None:
-        """The silence is over."""
+        """The silence is over, and what came has been taken: silence begins anew."""
         self._begun = True
-        self._silent = 0.0
+        self._silent_since = self._now()
 
     def at_most(self, seconds: float | None) -> float | None:
         """The moment `seconds` from now, or the end of the whole call if that is earlier."""
-        if seconds is None:
-            return self._ends
-        moment = self._now() + seconds
-        return moment if self._ends is None else min(moment, self._ends)
+        return self._earlier(None if seconds is None else self._now() + seconds)
 
     async def head(self, send: Callable[[], Awaitable[T]]) -> T:
         """Wait for the head of an answer.
@@ -72,34 +77,103 @@ class Clock:
         Raises:
             ModelTimeout: it did not come in time.
         """
-        late = f"The model server did not begin to answer within {self._first_byte} s."
-        return await self._wait(send, self._first_byte, ModelTimeout(late, code="first_byte_timeout"))
+        until = self.at_most(self._first_byte)
+        try:
+            with self._alarm.at(until):
+                head = await send()
+        except TimeoutError:
+            late = f"The model server did not begin to answer within {self._first_byte} s."
+            raise self._late(until, late, "first_byte_timeout") from None
+        self._silent_since = self._now()
+        return head
 
-    async def piece(self, read: Callable[[], Awaitable[T]], *, at_end: bool) -> T:
-        """Wait for a piece of its body; `at_end` when the finish reason is known.
+    async def piece(self, response: WireResponse, *, at_end: bool) -> bytes:
+        """The next piece of its body, waited for where it has to be; `at_end` when the finish reason is known.
 
         Raises:
             ModelTimeout: it did not come in time, or there was no content for too long.
         """
         limit = self._end if at_end else self._idle if self._begun else None
-        left = None if limit is None else limit - self._silent
-        late = f"The model server was silent for {limit} s in the middle of its answer."
-        began = self._now()
+        until = self._earlier(None if limit is None else self._silent_since + limit)
         try:
-            return await self._wait(read, left, ModelTimeout(late, code="idle_timeout"))
-        finally:
-            self._silent += self._now() - began
-
-    async def _wait(self, begin: Callable[[], Awaitable[T]], seconds: float | None, late: ModelTimeout) -> T:
-        until = self.at_most(seconds)
-        if self._total is not None and until == self._ends:
-            late = ModelTimeout(
-                f"The model server's answer took longer than {self._total:.3g} s.", code="total_timeout"
-            )
-        if until is not None and until <= self._now():
-            raise late  # also where the next piece is there already: a flood of keep-alives never lets us wait
-        try:
-            async with asyncio.timeout_at(until):
-                return await begin()
+            with self._alarm.at(until):
+                piece = response.take()
+                return await response.read() if piece is None else piece
         except TimeoutError:
-            raise late from None
+            late = f"The model server was silent for {limit} s in the middle of its answer."
+            raise self._late(until, late, "idle_timeout") from None
+
+    def _earlier(self, moment: float | None) -> float | None:
+        """This moment, or the end of the whole call if that is earlier."""
+        if moment is None or self._ends is None:
+            return self._ends if moment is None else moment
+        return min(moment, self._ends)
+
+    def _late(self, until: float | None, message: str, code: str) -> ModelTimeout:
+        if self._total is not None and until == self._ends:
+            message, code = f"The model server's answer took longer than {self._total:.3g} s.", "total_timeout"
+        return ModelTimeout(message, code=code)
+
+
+class Alarm:
+    """Ends waits that take too long, one after the other, as `asyncio.timeout_at` does, by one timer for all of them.
+
+    with alarm.at(moment):  # raises TimeoutError if it is not left by then, or is over already
+        await something()
+
+    The timer is not moved for each wait, which costs more than most of them take: where it goes off during a later
+    one, whose end is not yet, it is set anew.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._goes_off = 0.0
+        self._waiting: asyncio.Task[Any] | None = None
+        self._cancellations = 0
+        self._until: float | None = None
+        self._has_rung = False
+
+    def at(self, moment: float | None) -> Alarm:
+        """The end of the wait that is to be entered next; None = it has all the time."""
+        self._until = moment
+        return self
+
+    def __enter__(self) -> None:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("only tasks can wait")
+        if self._until is not None:
+            if self._until <= self._loop.time():
+                raise TimeoutError  # also where what is waited for is there: a flood of it never lets us wait
+            if self._timer is None or self._goes_off > self._until:
+                self._set(self._until)
+        self._waiting, self._cancellations, self._has_rung = task, task.cancelling(), False
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        task, self._waiting = self._waiting, None
+        if self._has_rung and task is not None:
+            left = task.uncancel()
+            if left <= self._cancellations and kind is asyncio.CancelledError:  # else somebody has cancelled it, too
+                raise TimeoutError from None
+
+    def close(self) -> None:
+        """Nothing will be waited for any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set(self, moment: float) -> None:
+        self.close()
+        self._goes_off = moment
+        self._timer = self._loop.call_at(moment, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self._waiting is None or self._until is None:
+            return  # whoever waits next sets it
+        if self._until > self._loop.time():
+            self._set(self._until)
+        else:
+            self._has_rung = True
+            self._waiting.cancel()

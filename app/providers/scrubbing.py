@@ -21,21 +21,32 @@ _NUMBERS = 6
 """Below this length a secret of any other kind may be a number or a name that answers use."""
 
 _PATTERNS = (
-    (re.compile(r"(://)[^/\s'\"]+@"), rf"\1{MASK}@"),
-    (re.compile(r"(?i)\b(bearer\s+)(?=\S*[\d*]|\S{20})[^\s'\",;)]+"), rf"\1{MASK}"),
-    (re.compile(r"(?i)(authorization['\"]?\s*[:=]\s*['\"]?basic\s+)[^\s'\",;)]+"), rf"\1{MASK}"),
-    (re.compile(r"(?i)([?&][\w.-]*(?:key|token|secret|sig|password|auth)[\w.-]*=)[^&\s'\"]+"), rf"\1{MASK}"),
-    (re.compile(r"(?i)\b(api[-_ ]?key['\"]?\s*[:=]\s*['\"]?)(?!['\"*\s])[^\s'\",;)}]+"), rf"\1{MASK}"),
+    (("://",), re.compile(r"(://)[^/\s'\"]+@"), rf"\1{MASK}@"),
+    (("bearer",), re.compile(r"(?i)\b(bearer\s+)(?=\S*[\d*]|\S{20})[^\s'\",;)]+"), rf"\1{MASK}"),
+    (("basic",), re.compile(r"(?i)(authorization['\"]?\s*[:=]\s*['\"]?basic\s+)[^\s'\",;)]+"), rf"\1{MASK}"),
     (
+        ("?", "&"),
+        re.compile(r"(?i)([?&][\w.-]*(?:key|token|secret|sig|password|auth)[\w.-]*=)[^&\s'\"]+"),
+        rf"\1{MASK}",
+    ),
+    (("api",), re.compile(r"(?i)\b(api[-_ ]?key['\"]?\s*[:=]\s*['\"]?)(?!['\"*\s])[^\s'\",;)}]+"), rf"\1{MASK}"),
+    (
+        ("access", "client", "passw"),
         re.compile(
             r"(?i)\b((?:access[-_ ]?token|client[-_ ]?secret|passw(?:or)?d)['\"]?\s*[:=]\s*['\"]?)[^\s'\",;)}]+"
         ),
         rf"\1{MASK}",
     ),
-    (re.compile(r"(?<![\w-])(?:AIza|AKIA|gsk_|hf_|xai-|r8_|nvapi-|pplx-)[\w-]{8,}"), MASK),
-    (re.compile(r"(?<![\w-])sk-[\w*-]{2,}(?:\.{2,}[\w*-]+)?"), MASK),
-    (re.compile(r"(?<![\w.*-])[\w.-]*\*{3,}[\w-]*"), MASK),  # a key that the server has masked in part only
+    (
+        ("aiza", "akia", "gsk_", "hf_", "xai-", "r8_", "nvapi-", "pplx-"),
+        re.compile(r"(?<![\w-])(?:AIza|AKIA|gsk_|hf_|xai-|r8_|nvapi-|pplx-)[\w-]{8,}"),
+        MASK,
+    ),
+    (("sk-",), re.compile(r"(?<![\w-])sk-[\w*-]{2,}(?:\.{2,}[\w*-]+)?"), MASK),
+    (("***",), re.compile(r"(?<![\w.*-])[\w.-]*\*{3,}[\w-]*"), MASK),  # a key that the server has masked in part only
 )
+"""What looks like a secret, behind the words of which it holds one, in lower case: without them it is not looked for,
+since every line of the log is scrubbed, and hardly one has them."""
 
 
 class Scrubber:
@@ -46,14 +57,18 @@ class Scrubber:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._known = [re.compile(_exactly(secret)) for secret in sorted(_spellings(secrets), key=len, reverse=True)]
+        longest_first = sorted(_spellings(secrets), key=len, reverse=True)
+        self._known = [(secret, re.compile(_exactly(secret))) for secret in longest_first]
 
     def __call__(self, text: str) -> str:
         """`text` without secrets."""
-        for known in self._known:
-            text = known.sub(MASK, text)
-        for pattern, mask in _PATTERNS:
-            text = pattern.sub(mask, text)
+        for secret, pattern in self._known:
+            if secret in text:
+                text = pattern.sub(MASK, text)
+        holds = text.lower().__contains__
+        for words, pattern, mask in _PATTERNS:
+            if any(map(holds, words)):
+                text = pattern.sub(mask, text)
         return text
 
     def __repr__(self) -> str:
@@ -76,7 +91,7 @@ def _exactly(secret: str) -> str:
 
 def masked(text: str, secrets: Iterable[str]) -> str:
     """A text that came whole, such as an id, without what a `StreamMask` of each secret would mask."""
-    for secret in filter(_is_recognisable, secrets):
+    for secret in filter(is_recognisable, secrets):
         text = text.replace(secret, MASK)
     return text
 
@@ -90,7 +105,7 @@ def masked_value(value: Any, secrets: Collection[str]) -> Any:
     return [masked_value(item, secrets) for item in value] if isinstance(value, list) else value
 
 
-def _is_recognisable(secret: str) -> bool:
+def is_recognisable(secret: str) -> bool:
     """Whether what looks like a secret in an answer is one, and no word or number that answers may use."""
     return len(secret) >= (_WORDS if secret.isalpha() else _NUMBERS)
 
@@ -107,7 +122,7 @@ class StreamMask:
     _ENOUGH = 4
 
     def __init__(self, secret: str) -> None:
-        self._secret = secret if _is_recognisable(secret) else ""
+        self._secret = secret if is_recognisable(secret) else ""
         self._held = ""
         self._sent = ""
 

@@ -10,7 +10,7 @@ Differs from the standard in one point: an event that the end of the body leaves
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple, NoReturn
 
 from app.chat import ModelProtocolError
 
@@ -18,8 +18,7 @@ _BOM = b"\xef\xbb\xbf"
 _KNOWN_FIELDS = frozenset({b"data", b"event", b"id", b"retry"})
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSentEvent:
+class ServerSentEvent(NamedTuple):
     """One event.
 
     Attributes:
@@ -70,45 +69,47 @@ class SseDecoder:
                 self._line += line
                 line = bytes(self._line)  # noqa: PLW2901 - the line with its beginning from earlier reads
                 self._line.clear()
-            yield from self._take(line)
+            if self._first_line:
+                self._first_line = False
+                line = line.removeprefix(_BOM)  # noqa: PLW2901 - the line as it counts
+            if line:
+                self._take(line)
+            else:
+                if self._data:
+                    yield self._event_so_far()
+                self._event = ""
         self._line += rest
-        self._check(len(self._line))
+        if len(self._line) > self._max_event:
+            self._refuse()
 
     def close(self) -> Iterator[ServerSentEvent]:
         """The event that the end of the body left unterminated, if there is one."""
         if self._line:
-            yield from self._take(bytes(self._line))
+            self._take(bytes(self._line).removeprefix(_BOM if self._first_line else b""))
             self._line.clear()
-        for event in self._dispatch():
-            yield ServerSentEvent(event.data, event.event, cut=True)
+        if self._data:
+            yield self._event_so_far(cut=True)
 
-    def _take(self, line: bytes) -> Iterator[ServerSentEvent]:
-        if self._first_line:
-            self._first_line = False
-            line = line.removeprefix(_BOM)
-        if not line:
-            yield from self._dispatch()
-            return
+    def _take(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
-            self._size += len(value) + 1
-            self._check(self._size)
             self._data.append(value)
+            self._size += len(value) + 1
+            if self._size > self._max_event:
+                self._refuse()
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")
         elif name and name not in _KNOWN_FIELDS:
             self.strange = True
 
-    def _dispatch(self) -> Iterator[ServerSentEvent]:
-        if self._data:
-            yield ServerSentEvent(b"\n".join(self._data), self._event)
-            self._data.clear()
-            self._size = 0
-        self._event = ""
+    def _event_so_far(self, *, cut: bool = False) -> ServerSentEvent:
+        event = ServerSentEvent(self._data[0] if len(self._data) == 1 else b"\n".join(self._data), self._event, cut)
+        self._data.clear()
+        self._size = 0
+        return event
 
-    def _check(self, size: int) -> None:
-        if size > self._max_event:
-            raise ModelProtocolError(
-                f"The model server sent an event larger than the {self._max_event} bytes allowed.", code="too_large"
-            )
+    def _refuse(self) -> NoReturn:
+        raise ModelProtocolError(
+            f"The model server sent an event larger than the {self._max_event} bytes allowed.", code="too_large"
+        )

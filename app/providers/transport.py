@@ -43,6 +43,13 @@ class WireResponse(Protocol):
     def headers(self) -> Mapping[str, str]:
         """The headers, names in lower case."""
 
+    def take(self) -> bytes | None:
+        """What has come of the body and was not read yet; empty at its end, None where it has to be waited for.
+
+        Raises:
+            ModelProtocolError: see `read`.
+        """
+
     async def read(self) -> bytes:
         """The next piece of the body as soon as there is one; empty at its end.
 

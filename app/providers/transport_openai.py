@@ -92,6 +92,9 @@ class _Response:
     def headers(self) -> Mapping[str, str]:
         return lower_names(self._response.headers)
 
+    def take(self) -> bytes | None:
+        return None
+
     async def read(self) -> bytes:
         if self._pieces is None:
             self._pieces = aiter(self._response.aiter_bytes())

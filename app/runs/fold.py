@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from operator import itemgetter
 
 from app.chat import (
@@ -21,6 +20,7 @@ from app.chat import (
     ToolCallReady,
     ToolCallSucceeded,
     ToolRun,
+    Usage,
 )
 
 
@@ -31,7 +31,9 @@ class Fold:
         self.round: int | None = None
         self._is_open = False
         self._answered: Round | None = None
-        self._finished = ChatResponse(AssistantMessage())
+        self._model: str | None = None
+        self._usage = Usage()
+        self._rounds: list[Round] = []
         self._calls: dict[str, tuple[int, ToolCall]] = {}
         self._runs: list[tuple[int, int, ToolRun]] = []
         self._text: list[str] = []
@@ -61,11 +63,12 @@ class Fold:
                 self._text = [response.content]
                 self._reasoning = [response.message.reasoning or ""]
                 self._answered = response.rounds[-1] if response.rounds else None
-                self._finished = replace(self._finished, model=response.model)
+                self._model = response.model
             case RoundCompleted(_, reason, usage, target):
                 self._is_open = False
                 self._answered = None
-                self._finished = _with(self._finished, Round(reason, usage, target))
+                self._usage += usage
+                self._rounds.append(Round(reason, usage, target))
 
     def closing(self, reason: FinishReason) -> RoundCompleted | None:
         """What ends the round that is going: as its model call ended, or for `reason`. None where no round is going."""
@@ -79,14 +82,11 @@ class Fold:
         message = AssistantMessage("".join(self._text), reasoning="".join(self._reasoning) or None)
         # Tools tell their results as they end; an answer lists them as they were asked for.
         runs = tuple(run for _, _, run in sorted(self._runs, key=itemgetter(0, 1)))
-        done = _with(self._finished, self._answered) if self._answered else self._finished
-        return replace(done, message=message, finish_reason=reason, tool_runs=runs)
+        rounds = [*self._rounds, self._answered] if self._answered else self._rounds
+        usage = self._usage + self._answered.usage if self._answered else self._usage
+        return ChatResponse(message, reason, usage, self._model, rounds=tuple(rounds), tool_runs=runs)
 
     def _ran(self, call_id: str, name: str, ms: float, *, result: str | None = None, error: str | None = None) -> None:
         place, call = self._calls.get(call_id, (len(self._calls), ToolCall(call_id, name)))
         number = self.round or 1
         self._runs.append((number, place, ToolRun(number, call_id, name, call.arguments, result, error, ms)))
-
-
-def _with(done: ChatResponse, ended: Round) -> ChatResponse:
-    return replace(done, usage=done.usage + ended.usage, rounds=(*done.rounds, ended))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 
-from app.chat import ReasoningDelta, TextDelta, ToolCallArguments
+from app.chat import ChatResponse, ReasoningDelta, TextDelta, ToolCallArguments
+from app.chat.text import bytes_of
 from app.runs.errors import EventsGone
 from app.runs.journal import Entry, RunCancelled, RunCompleted, RunEnd, RunEvent, RunFailed, Span
 
@@ -15,6 +16,8 @@ _BATCH = 512
 
 _OVERHEAD = 200
 """Bytes that an entry takes beside its texts."""
+
+_NUMBERS = frozenset({"bool", "float", "int", "None"})
 
 _ITEM = 64
 """Bytes that an item of a list or a mapping takes beside its texts."""
@@ -43,20 +46,19 @@ class InMemoryJournal:
     def __init__(self, limits: JournalLimits | None = None) -> None:
         self._limits = limits or JournalLimits()
         self._entries: list[Entry] = []
-        self._sizes: list[int] = []
         self._bytes = 0
         self._dropped = 0
         self._ended = False
         self._waiting: set[asyncio.Future[None]] = set()
 
-    async def append(self, round_: int | None, event: RunEvent) -> None:
+    async def append(self, round_: int | None, *events: RunEvent) -> None:
         """See `Journal.append`."""
-        size = _OVERHEAD + _size(event)
-        self._entries.append(Entry(self._dropped + len(self._entries) + 1, round_, event))
-        self._sizes.append(size)
-        self._bytes += size
-        self._drop()
-        self._ended = isinstance(event, RunEnd)
+        for seq, event in enumerate(events, self._dropped + len(self._entries) + 1):
+            self._entries.append(Entry(seq, round_, event))
+            self._bytes += _OVERHEAD + _size(event)
+        if self._bytes > self._limits.bytes or len(self._entries) > self._limits.events:
+            self._drop()
+        self._ended = isinstance(events[-1], RunEnd)
         for reader in self._waiting:
             if not reader.done():
                 reader.set_result(None)
@@ -83,54 +85,67 @@ class InMemoryJournal:
             elif self._ended:
                 return
             else:
-                await self._more()
-
-    async def _more(self) -> None:
-        more: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.add(more)
-        try:
-            await more
-        finally:
-            self._waiting.remove(more)
+                more: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._waiting.add(more)
+                try:
+                    await more
+                finally:
+                    self._waiting.remove(more)
 
     def _drop(self) -> None:
         """Let the oldest entries go, until what is left is within the limits."""
         too_many = len(self._entries) - self._limits.events
         dropped = 0
         while dropped < len(self._entries) - 1 and (dropped < too_many or self._bytes > self._limits.bytes):
-            self._bytes -= self._sizes[dropped]
+            self._bytes -= _OVERHEAD + _size(self._entries[dropped].event)
             dropped += 1
         if dropped:
-            del self._entries[:dropped], self._sizes[:dropped]
+            del self._entries[:dropped]
             self._dropped += dropped
 
 
 def _size(event: RunEvent) -> int:
     match event:
         case TextDelta(text) | ReasoningDelta(text) | ToolCallArguments(_, _, text):
-            return _utf8(text)
+            return bytes_of(text)
         case RunCompleted(response) | RunCancelled(response):
-            return _texts(replace(response, generated=()))  # which says the same again
+            return _texts(response)
         case RunFailed(error):  # asked for its text, an error that is not ours may fail itself
             return _texts([part for part in error.args if isinstance(part, str)])
         case _:
             return _texts(event)
 
 
+_FIELDS: dict[type, tuple[str, ...] | None] = {}
+"""What `_fields_with_texts` says of the kinds of values that there are."""
+
+
 def _texts(value: object) -> int:
     """Bytes of all texts in a value, however deep."""
-    match value:
-        case str():
-            return _utf8(value)
-        case Mapping():
-            return sum(_ITEM + _texts(key) + _texts(item) for key, item in value.items())
-        case list() | tuple():
-            return sum(_ITEM + _texts(item) for item in value)
-        case _ if is_dataclass(value):
-            return sum(_texts(getattr(value, field.name)) for field in fields(value))
-        case _:
-            return 0
+    if isinstance(value, str):
+        return bytes_of(value)
+    if value is None or isinstance(value, int | float):
+        return 0
+    kind = type(value)
+    names = _FIELDS[kind] if kind in _FIELDS else _FIELDS.setdefault(kind, _fields_with_texts(kind))
+    if names is not None:
+        size = 0
+        for name in names:
+            size += _texts(getattr(value, name))
+        return size
+    if isinstance(value, list | tuple):
+        return sum([_ITEM + _texts(item) for item in value])
+    if isinstance(value, Mapping):
+        return sum([_ITEM + _texts(key) + _texts(item) for key, item in value.items()])
+    return 0
 
 
-def _utf8(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+def _fields_with_texts(kind: type) -> tuple[str, ...] | None:
+    """Names of the fields in which texts can be; None where it is no dataclass.
+
+    The messages that an answer grew by say its other fields once more, and are not counted.
+    """
+    if not is_dataclass(kind):
+        return None
+    texts = [field.name for field in fields(kind) if not _NUMBERS.issuperset(str(field.type).split(" | "))]
+    return tuple(name for name in texts if kind is not ChatResponse or name != "generated")

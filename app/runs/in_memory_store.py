@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
@@ -20,6 +21,9 @@ _REMEMBERED = 10_000
 class InMemoryRunStore:
     """A `RunStore` of one process. Nothing but a place in a line is ever waited for.
 
+    What is forgotten oldest first stands in ordered dictionaries: a plain one looks for its oldest key among all that
+    were there before it.
+
     Args:
         limits: how much is kept of one run.
         retention: what is kept of runs that have ended. Runs that are going are never forgotten.
@@ -32,8 +36,9 @@ class InMemoryRunStore:
         self._keys: dict[tuple[str, str], tuple[IdempotencyKey, str]] = {}
         self._begun_by: dict[str, IdempotencyKey] = {}
         self._lines: dict[str, list[_Place]] = {}
-        self._ended: dict[str, asyncio.TimerHandle] = {}
-        self._forgotten: dict[str, None] = {}
+        self._ended: OrderedDict[str, float] = OrderedDict()
+        self._forgetting: asyncio.TimerHandle | None = None
+        self._forgotten: OrderedDict[str, None] = OrderedDict()
 
     async def start(self) -> None:
         """See `RunStore.start`."""
@@ -91,10 +96,10 @@ class InMemoryRunStore:
 
     async def end(self, run: LocalRun) -> None:
         """See `RunStore.end`."""
-        loop = asyncio.get_running_loop()
-        self._ended[run.id] = loop.call_later(self._retention.seconds, self._forget, run.id)
+        self._ended[run.id] = asyncio.get_running_loop().time() + self._retention.seconds
         while len(self._ended) > self._retention.runs:
-            self._forget(next(iter(self._ended)))
+            self._forget()
+        self._await_the_next()
 
     async def confirm(self, run_id: str) -> None:
         """See `RunStore.confirm`."""
@@ -120,22 +125,36 @@ class InMemoryRunStore:
 
     async def aclose(self) -> None:
         """See `RunStore.aclose`."""
-        for timer in self._ended.values():
-            timer.cancel()
+        if self._forgetting is not None:
+            self._forgetting.cancel()
 
     def _newest_first(self, before: str | None, conversation_id: str | None) -> Iterator[RunSummary]:
         for run in reversed(self._runs.values()):
             if (before is None or run.id < before) and conversation_id in {None, run.conversation_id}:
                 yield run
 
-    def _forget(self, run_id: str) -> None:
-        self._ended.pop(run_id).cancel()
+    def _await_the_next(self) -> None:
+        """One timer for all: they are forgotten in the order in which they ended."""
+        if self._forgetting is None and self._ended:
+            due = next(iter(self._ended.values()))
+            self._forgetting = asyncio.get_running_loop().call_at(due, self._forget_old)
+
+    def _forget_old(self) -> None:
+        self._forgetting = None
+        now = asyncio.get_running_loop().time()
+        while self._ended and next(iter(self._ended.values())) <= now:
+            self._forget()
+        self._await_the_next()
+
+    def _forget(self) -> None:
+        """Forget the run that ended first."""
+        run_id, _ = self._ended.popitem(last=False)
         del self._runs[run_id]
         if key := self._begun_by.pop(run_id, None):
             del self._keys[key.principal, key.text]
         self._forgotten[run_id] = None
         if len(self._forgotten) > _REMEMBERED:
-            del self._forgotten[next(iter(self._forgotten))]
+            self._forgotten.popitem(last=False)
 
 
 class _Place:

@@ -68,8 +68,8 @@ class Journal(Protocol):
     It is bounded: where entries are too many, the oldest are dropped. The last one never is.
     """
 
-    async def append(self, round_: int | None, event: RunEvent) -> None:
-        """Write the next entry. A `RunEnd` is the last one."""
+    async def append(self, round_: int | None, *events: RunEvent) -> None:
+        """Write the next entries, all of one round. A `RunEnd` is the last one."""
 
     async def span(self) -> Span:
         """Which entries are there."""

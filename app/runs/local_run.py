@@ -14,6 +14,7 @@ from app.chat import (
     ChatEvents,
     ChatResponse,
     Completed,
+    Deltas,
     FinishReason,
     GatewayError,
     ModelAnswered,
@@ -32,7 +33,6 @@ from app.runs.journal import (
     RunCancelled,
     RunCompleted,
     RunEnd,
-    RunEvent,
     RunFailed,
     RunStarted,
 )
@@ -222,7 +222,8 @@ class LocalRun:
     async def _drive(self, events: ChatEvents) -> None:
         self._is_driving = True
         try:
-            await self._write(RunStarted())
+            if not self._is_closed:
+                await self.journal.append(None, RunStarted())
             with contained():
                 async with aclosing(events):
                     end = await self._follow(events)
@@ -262,19 +263,24 @@ class LocalRun:
                 self._answer = RunCompleted(event.response)
                 await self._close_round(event.response)
                 return self._answer
-            await self._take(event)
+            if isinstance(event, ModelAnswered):
+                self._fold.add(event)
+            elif isinstance(event, Deltas):
+                await self._take(*event.each)
+            else:
+                await self._take(event)
         raise RuntimeError("the chain ended without Completed")
 
     def _disarm(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
 
-    async def _take(self, event: Delta | ModelAnswered) -> None:
-        self._fold.add(event)
-        if isinstance(event, ModelAnswered):
-            return
-        await self._write(event)
-        if not self._has_answered and not isinstance(event, RoundStarted):
+    async def _take(self, *events: Delta) -> None:
+        for event in events:  # of one round: its beginning comes by itself
+            self._fold.add(event)
+        if not self._is_closed:  # else it was abandoned, and what it held came to its end after all
+            await self.journal.append(self._fold.round, *events)
+        if not self._has_answered and not isinstance(events[-1], RoundStarted):
             self._has_answered = True
             self._answering.set()
 
@@ -309,10 +315,6 @@ class LocalRun:
         self.ended_at = datetime.now(UTC)
         self._fold = Fold()  # what it held is in the end, or not wanted any more
         self._answering.set()
-
-    async def _write(self, event: RunEvent) -> None:
-        if not self._is_closed:  # else it was abandoned, and what it held came to its end after all
-            await self.journal.append(self._fold.round, event)
 
     def _log(self, error: Exception) -> None:
         if not isinstance(error, GatewayError):

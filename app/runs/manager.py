@@ -246,10 +246,8 @@ class Runs:
         self, run_id: str, request: ChatRequest, options: RunOptions, key: IdempotencyKey | None
     ) -> LocalRun:
         self.check_open()
-        going = sum(run.end is None for run in self._active.values()) + self._beginning
-        if self._limits.active is not None and going >= self._limits.active:
-            raise GatewayFull(f"{going} runs are going, as many as may; ask again in a moment")
-        events = self._client.run(request, tool_calling=options.tool_calling)
+        self._check_room()
+        events = self._client.run(request, tool_calling=options.tool_calling, batched=True)
         self._beginning += 1
         try:
             run = await self._known(run_id, request, events, options, key)
@@ -261,6 +259,14 @@ class Runs:
         self._active[run.id] = run
         run.task.add_done_callback(lambda _: self._active.pop(run.id))
         return run
+
+    def _check_room(self) -> None:
+        limit = self._limits.active
+        if limit is None or len(self._active) + self._beginning < limit:
+            return
+        going = sum(run.end is None for run in self._active.values()) + self._beginning  # some have just ended
+        if going >= limit:
+            raise GatewayFull(f"{going} runs are going, as many as may; ask again in a moment")
 
     async def _known(
         self, run_id: str, request: ChatRequest, events: ChatEvents, options: RunOptions, key: IdempotencyKey | None

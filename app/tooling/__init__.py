@@ -9,7 +9,7 @@ from app.tooling.limits import ToolCallLimits
 from app.tooling.manager import ToolCallingManager, ToolEvents, ToolExecution
 from app.tooling.notes import ToolParam
 from app.tooling.threads import ToolThreads, ToolThreadsBusy
-from app.tooling.toolsets import flatten_tools, settled_tools
+from app.tooling.toolsets import flatten_tools, is_tool, settled_tools
 
 __all__ = [
     "ResultConverter",
@@ -28,6 +28,7 @@ __all__ = [
     "discover",
     "flatten_tools",
     "input_schema",
+    "is_tool",
     "settled_tools",
     "tool",
 ]

@@ -32,6 +32,8 @@ MAX_DEPTH = 90
 """How deep arguments may be nested, and texts within them that are read; pydantic reads up to 200."""
 
 _TEMPORAL = frozenset({"date", "date-time", "duration", "time"})
+_PLAIN: Mapping[str, type] = {"string": str, "integer": int, "number": float, "boolean": bool}
+_MORE_THAN_A_TYPE = frozenset({"anyOf", "oneOf", "format"})
 _TOO_DEEP = f"it is nested more than {MAX_DEPTH} deep"
 
 
@@ -66,9 +68,7 @@ def read_json(text: str) -> Any:
             too deeply. The message goes on after "and".
     """
     try:
-        value = json.loads(
-            text, object_pairs_hook=_object, parse_constant=_constant, parse_float=_float, parse_int=_int
-        )
+        value = _decode(text)
     except ValueError as error:
         raise ValueError(f"this is not JSON: {error}") from None
     except RecursionError:
@@ -80,8 +80,7 @@ def read_json(text: str) -> Any:
 
 def write_json(value: Mapping[str, Any]) -> bytes:
     """The JSON of decoded arguments. Lone surrogates, which JSON can write but UTF-8 cannot, are replaced."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return well_formed_text(text).encode()
+    return well_formed_text(_encode(value)).encode()
 
 
 def fit(arguments: Mapping[str, Any], view: SchemaView, schema: Schema, problems: Problems) -> Any:
@@ -109,6 +108,9 @@ class _Fitting:
             self._problems.add(path[:1], f"is nested more than {MAX_DEPTH} deep")
             return value
         schema = self._view.resolve(schema)
+        return value if _is_plainly(value, schema) else self._fitted(value, schema, path)
+
+    def _fitted(self, value: Any, schema: Schema, path: Path) -> Any:
         if isinstance(value, str):
             value = self._read(value, schema)
         if (wrong := self._misread(value, schema)) is not None:
@@ -199,6 +201,12 @@ class _Fitting:
         return self._view.accepts(self._view.resolve(schema), "null")
 
 
+def _is_plainly(value: Any, schema: Schema) -> bool:
+    """Whether a value is what most schemas want, a text or a number and nothing else, and this one does."""
+    kind = schema.get("type")
+    return isinstance(kind, str) and type(value) is _PLAIN.get(kind) and _MORE_THAN_A_TYPE.isdisjoint(schema)
+
+
 def _is_closed(schema: Schema) -> bool:
     return schema.get("additionalProperties") is False and "patternProperties" not in schema
 
@@ -251,3 +259,9 @@ def _float(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError("a number is too large")
     return number
+
+
+_decode = json.JSONDecoder(
+    object_pairs_hook=_object, parse_constant=_constant, parse_float=_float, parse_int=_int
+).decode
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode

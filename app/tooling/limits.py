@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from app.chat import (
@@ -99,14 +100,27 @@ def rounds_used_up(history: Sequence[Message], limits: ToolCallLimits) -> ToolCa
     return _no_more_rounds(f"This was the last round: {_rounds_reached(limits.rounds)}", limits.rounds)
 
 
+_LONG = 4096
+"""Arguments with more characters are not kept."""
+_sorted = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
+
 def canonical_arguments(arguments: str) -> str:
     """A text that is the same for arguments which say the same; arguments that are not JSON stand for themselves."""
+    return _canonical(arguments) if len(arguments) > _LONG else _canonical_and_kept(arguments)
+
+
+def _canonical(arguments: str) -> str:
     if not arguments.strip():
         return "{}"
     try:
-        return json.dumps(json.loads(arguments), sort_keys=True, separators=(",", ":"))
+        return _sorted(json.loads(arguments))
     except (ValueError, RecursionError):
         return arguments
+
+
+_canonical_and_kept = lru_cache(maxsize=1024)(_canonical)
+"""The calls of a turn are compared anew with each of its rounds."""
 
 
 def _asking(history: Sequence[Message]) -> list[AssistantMessage]:
@@ -125,22 +139,30 @@ class _Tally:
         self._total = 0
         self._per_tool: Counter[str] = Counter()
         self._identical: Counter[tuple[str, str]] = Counter()
+        self._uncompared: list[ToolCall] = []
 
     def add(self, call: ToolCall) -> ToolCallLimitExceeded | None:
         if call.name in self._limits.uncounted:
             return None
-        same = (call.name, canonical_arguments(call.arguments))
         self._total += 1
         self._per_tool[call.name] += 1
-        self._identical[same] += 1
+        self._uncompared.append(call)
         per_tool, total, identical = self._per_tool_limit(call.name), self._limits.total, self._limits.identical
         if per_tool is not None and self._per_tool[call.name] > per_tool:
             return _too_many_of_one(call.name, per_tool)
         if total is not None and self._total > total:
             return _too_many(total)
-        if identical is not None and self._identical[same] > identical:
+        if identical is not None and self._is_repeated(call, identical):
             return _too_often_the_same(call.name, identical)
         return None
+
+    def _is_repeated(self, call: ToolCall, limit: int) -> bool:
+        """Whether the same was asked more often; nothing is compared before there are as many calls of the tool."""
+        if self._per_tool[call.name] <= limit:
+            return False
+        self._identical.update((one.name, canonical_arguments(one.arguments)) for one in self._uncompared)
+        self._uncompared.clear()
+        return self._identical[call.name, canonical_arguments(call.arguments)] > limit
 
     def _per_tool_limit(self, name: str) -> int | None:
         tool = self._tools.get(name)

@@ -243,7 +243,9 @@ class ToolCallingManager:
 
 
 def _by_name(tools: Sequence[Tool]) -> dict[str, Tool]:
-    offered: dict[str, Tool] = {}
+    offered = {tool.definition.name: tool for tool in tools}
+    if len(offered) == len(tools):
+        return offered
     for tool in tools:
         name = tool.definition.name
         if offered.setdefault(name, tool) is not tool:

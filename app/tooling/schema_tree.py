@@ -19,10 +19,14 @@ _JSON_TYPES: tuple[tuple[type, str], ...] = (
     (list, "array"),
 )
 
+_DECODED = {**{kind: name for kind, name in _JSON_TYPES if kind is not Mapping}, dict: "object", type(None): "null"}
+"""What a decoder of JSON makes."""
+
 
 def json_type(value: object) -> str:
     """The JSON Schema type of a decoded JSON value."""
-    return next((name for kind, name in _JSON_TYPES if isinstance(value, kind)), "null")
+    exactly = _DECODED.get(type(value))
+    return exactly or next((name for kind, name in _JSON_TYPES if isinstance(value, kind)), "null")
 
 
 def references(schema: Schema) -> list[str]:

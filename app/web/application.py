@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias
 
 from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
@@ -14,7 +15,10 @@ from app.web import openapi
 from app.web.errors import HANDLERS, Unexpected
 from app.web.parameters import REPLAYED
 from app.web.request_ids import HEADER, RequestIds
-from app.web.routes import router
+from app.web.routes import ROUTES
+
+_NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False}
+"""FastAPI would look for somebody to tell of each request: a third of a millisecond where there is nobody."""
 
 Lifespan: TypeAlias = Callable[[FastAPI], AbstractAsyncContextManager[Mapping[str, Any]]]
 
@@ -33,12 +37,13 @@ def application(lifespan: Lifespan, *, version: str, docs: bool = True, cors_ori
         summary="Chat with any OpenAI-compatible model, with tools that the gateway runs.",
         version=version,
         lifespan=lifespan,
+        routes=list(ROUTES),  # not by `include_router`, which looks for them anew at each request
         openapi_url="/openapi.json" if docs else None,
         exception_handlers=HANDLERS,
         middleware=_middleware(cors_origins),
+        telemetry=_NO_TELEMETRY,
         redirect_slashes=False,  # the redirect's address would be made from a header that anyone can send
     )
-    app.include_router(router)
     app.openapi = openapi.describe(app)  # type: ignore[method-assign] # the way FastAPI documents
     return app
 

@@ -18,7 +18,7 @@ from app.web.schemas import CallExtra, MessageForm
 class Document(BaseModel):
     """A JSON object of which every field is always there, unless it says otherwise."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)  # only the OpenAPI page needs them
 
 
 class UsageDocument(Document):

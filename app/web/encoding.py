@@ -23,21 +23,18 @@ def encode(value: Any) -> bytes:
     that are not UTF-8 become U+FFFD, and what has no JSON form (or holds itself) becomes the name of its type.
     """
     try:
-        text = _to_json(value)
+        text = to_json(value, inf_nan_mode="null", fallback=_fallback)
     except (PydanticSerializationError, RecursionError):
-        text = _to_json(_mended(value, ()))
-    for raw, escaped in _LINE_ENDS:
-        text = text.replace(raw, escaped)
+        text = to_json(_mended(value, ()), inf_nan_mode="null", fallback=_fallback)
+    if not text.isascii():
+        for raw, escaped in _LINE_ENDS:
+            text = text.replace(raw, escaped)
     return text
 
 
 def json_response(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A document that was made here, as an HTTP response."""
     return Response(encode(document), status, headers=headers, media_type="application/json")
-
-
-def _to_json(value: Any) -> bytes:
-    return to_json(value, inf_nan_mode="null", fallback=_fallback)
 
 
 def _fallback(value: Any) -> Any:

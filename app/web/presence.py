@@ -16,25 +16,41 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
 
     Args:
         request: its body has been read.
-        work: what is done for it.
+        work: what is done for it, in the calling task.
 
     Raises:
         ClientDisconnect: the caller went away.
         Exception: what the work raised.
     """
-    doing = asyncio.create_task(work)
-    watching = asyncio.create_task(_disconnect(request))
-    try:
-        await asyncio.wait({doing, watching}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        doing.cancel()  # does nothing to what is done
-        watching.cancel()
-        await asyncio.wait({doing, watching})
-    if doing.cancelled():
-        raise ClientDisconnect
-    return doing.result()
+    async with _Presence(request):
+        return await work
 
 
-async def _disconnect(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+class _Presence:
+    """Cancels the task that is in it when the caller goes away, as `asyncio.timeout` does when time is up."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._has_left = False
+        self._is_over = False
+
+    async def __aenter__(self) -> None:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a caller's presence is watched in a task")
+        self._task = task
+        self._cancelled_before = task.cancelling()
+        self._watching = asyncio.create_task(self._watch())
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._is_over = True
+        self._watching.cancel()
+        if self._has_left and self._task.uncancel() <= self._cancelled_before and kind is asyncio.CancelledError:
+            raise ClientDisconnect from None
+
+    async def _watch(self) -> None:
+        while (await self._request.receive())["type"] != "http.disconnect":
+            pass
+        if not self._is_over:
+            self._has_left = True
+            self._task.cancel()

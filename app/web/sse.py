@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 
 import anyio
 from sse_starlette import EventSourceResponse
@@ -20,7 +19,6 @@ from starlette.types import Message, Receive, Scope, Send
 
 from app.runs import Entry, EventsGone, Reader, Run, RunFailed, RunGone
 from app.web.answers import Answer
-from app.web.encoding import encode
 from app.web.events import Projection
 
 logger = logging.getLogger(__name__)
@@ -38,45 +36,46 @@ _FAREWELL = 5.0
 """Seconds a stream has to send its last event after the gateway's runs were ended."""
 
 
-def frame(name: str, data: Mapping[str, Any], seq: int | None = None) -> bytes:
+def frame(name: bytes, data: bytes, seq: int | None = None) -> bytes:
     """One event. Without a number it is none of the run's, and a reader's place stays where it is."""
-    number = b"" if seq is None else b"id: %d\n" % seq
-    return b"%bevent: %b\ndata: %b\n\n" % (number, name.encode(), encode(data))
+    if seq is None:
+        return b"event: %b\ndata: %b\n\n" % (name, data)
+    return b"id: %d\nevent: %b\ndata: %b\n\n" % (seq, name, data)
 
 
-async def frames(run: Run, reader: Reader, answer: Answer, after: int = 0) -> AsyncGenerator[bytes, None]:
-    """The run's events with a number above `after`, to its last; all that are ready in one piece.
+async def frames(
+    batches: AsyncGenerator[Sequence[Entry], None], project: Projection, reader: Reader, retry: int | None = None
+) -> AsyncGenerator[bytes, None]:
+    """The events of a run's journal, to its last; all that are ready in one piece.
 
     A reader who is too slow is told so and sent away. That is not to end a run that nobody else reads.
+
+    Args:
+        batches: what the journal gives.
+        project: makes events of it.
+        reader: who reads it.
+        retry: milliseconds after which a browser is to come back when the line is cut; None = nothing is said.
     """
-    project = Projection(run, answer)
-    async with aclosing(run.journal.follow(after)) as batches:
-        try:
+    # No blank line: it is the first line of the first event.
+    head = b"" if retry is None else b"retry: %d\n" % retry
+    try:
+        async with aclosing(batches):
             async for batch in batches:
-                pieces: list[bytes] = []
+                pieces = [head]
+                head = b""
                 try:
                     for entry in batch:
                         pieces.append(frame(*project(entry), entry.seq))  # noqa: PERF401 - those before a bad one count
                 except Exception as error:
-                    logger.exception("an event of %s cannot be sent", run.id)
-                    unsent = batch[len(pieces)]
+                    logger.exception("an event of %s cannot be sent", project.run_id)
+                    unsent = batch[len(pieces) - 1]
                     failed = project(Entry(unsent.seq, unsent.round, RunFailed(error)))
                     yield b"".join([*pieces, frame(*failed, unsent.seq)])
                     return
                 yield b"".join(pieces)
-        except (EventsGone, RunGone) as error:
-            reader.stay()
-            yield frame(*project.cut_off(error))
-
-
-async def _with_retry(milliseconds: int | None, events: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    # No blank line: it is the first line of the first event.
-    head = b"" if milliseconds is None else b"retry: %d\n" % milliseconds
-    try:
-        async with aclosing(events):
-            async for piece in events:
-                yield head + piece
-                head = b""
+    except (EventsGone, RunGone) as error:
+        reader.stay()
+        yield head + frame(*project.cut_off(error))
     except asyncio.CancelledError as error:
         raise error.with_traceback(None)  # noqa: B904 - as long as it is kept, the journal would be
 
@@ -118,7 +117,7 @@ class RunStream(EventSourceResponse):
         self._drained = drained
         self._stopping = anyio.Event()
         super().__init__(
-            _with_retry(retry, frames(run, reader, answer, after)),
+            frames(run.journal.follow(after), Projection(run, answer), reader, retry),
             headers={"Cache-Control": "no-cache", **(headers or {})},
             ping=0,
             sep="\n",
@@ -129,7 +128,7 @@ class RunStream(EventSourceResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the stream."""
-        self._line = _Line(send)
+        self._line = _Line(send, self._heartbeat, self._is_over)
         try:
             await super().__call__(scope, receive, self._line)
         except OSError as error:
@@ -138,21 +137,32 @@ class RunStream(EventSourceResponse):
             self._reader.leave()
             del self._run  # tasks that were cancelled keep this response until garbage is collected
 
+    async def _send_with_timeout(self, send: Send, message: Message) -> None:
+        await send(message)  # what it overrides opens a cancel scope for each, though there is no time limit
+
     async def _beside(self) -> None:
-        """What goes on beside the events; ended with them."""
+        """What goes on beside the events; ended with them. One task does it all: of streams there are thousands."""
+        is_stopping = False
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._end_when_stopping())
             if self._drained is not None:
                 tasks.create_task(self._end_when_drained(self._drained))
-            tasks.create_task(self._line.watch())
-            if self._heartbeat is not None:
-                tasks.create_task(self._line.keep_alive(self._heartbeat, self._is_over))
+            while not self._line.closed:
+                if is_stopping:
+                    await asyncio.sleep(self._line.pause)
+                elif is_stopping := await self._is_stopping_within(self._line.pause):
+                    tasks.create_task(self._end_runs())
+                await self._line.look()
 
     def _is_over(self) -> bool:
         return self._run.end is not None
 
-    async def _end_when_stopping(self) -> None:
-        await self._stopping.wait()
+    async def _is_stopping_within(self, seconds: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        return self._stopping.is_set()
+
+    async def _end_runs(self) -> None:
         await self._drain()
 
     async def _end_when_drained(self, drained: Callable[[], Awaitable[None]]) -> None:
@@ -162,57 +172,75 @@ class RunStream(EventSourceResponse):
 
 
 class _Line:
-    """An ASGI `send` that knows when it was last used, and whose writes do not overlap."""
+    """An ASGI `send` that knows when it was last used, and whose writes do not overlap.
 
-    def __init__(self, send: Send) -> None:
+    Args:
+        send: sends a message.
+        heartbeat: seconds from the end of the last write after which a comment is due; None = never.
+        is_over: whether all there will ever be to write is there: it comes without a pause, and is the last.
+    """
+
+    def __init__(self, send: Send, heartbeat: float | None, is_over: Callable[[], bool]) -> None:
         self._send = send
+        self._heartbeat = heartbeat
+        self._is_over = is_over
         self._lock = asyncio.Lock()
         self._clock = asyncio.get_running_loop().time
         self._written = self._clock()
         self._writing = False
-        self._closed = False
         self._begun = asyncio.Event()
+        self.closed = False
+        """Whether the last message was sent."""
 
     async def __call__(self, message: Message) -> None:
         """Send the message, unless the last one has been sent."""
-        async with self._lock:
-            if self._closed:
+        await self._lock.acquire()
+        try:
+            if self.closed:
                 return
             self._written = self._clock()
             self._writing = True
             await self._send(message)
-            self._begun.set()
             self._writing = False
             self._written = self._clock()
-            self._closed = message["type"] == "http.response.body" and not message.get("more_body", False)
+            if message["type"] == "http.response.body":
+                self.closed = not message.get("more_body", False)
+            else:
+                self._begun.set()
+        finally:
+            self._lock.release()
 
     async def end(self) -> None:
         """End the response here, in good order. What is sent afterwards is dropped."""
         await self._begun.wait()
         await self({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def keep_alive(self, interval: float, is_over: Callable[[], bool]) -> None:
-        """Write a comment whenever nothing was written for `interval` seconds.
+    @property
+    def pause(self) -> float:
+        """Seconds until somebody has to `look`."""
+        idle = self._clock() - self._written
+        pauses = [_STALLED - idle if self._writing else _STALLED]
+        if self._heartbeat is not None and not self._is_over():
+            pauses.append(self._heartbeat if self._writing else self._heartbeat - idle)
+        return max(0.0, min(pauses))
 
-        Args:
-            interval: counted from the end of the last write.
-            is_over: whether all there will ever be to write is there: it comes without a pause, and is the last.
-        """
-        while not self._closed and not is_over():
-            idle = 0.0 if self._writing else self._clock() - self._written
-            if idle < interval:
-                await asyncio.sleep(interval - idle)
-            else:
-                await self({"type": "http.response.body", "body": PING, "more_body": True})
-
-    async def watch(self) -> None:
-        """Look after single writes, to the end of the stream.
+    async def look(self) -> None:
+        """Write a comment if it is due, and see that a write does not take too long.
 
         Raises:
-            TimeoutError: one takes too long: the client is there and reads nothing.
+            TimeoutError: one does: the client is there and reads nothing.
         """
-        while not self._closed:
-            idle = self._clock() - self._written
-            if self._writing and idle >= _STALLED:
-                raise TimeoutError(f"it has read nothing for {idle:.0f} s")
-            await asyncio.sleep(_STALLED - idle if self._writing else _STALLED)
+        idle = self._clock() - self._written
+        if self._writing:
+            if idle >= _STALLED:
+                raise _nothing_read(idle)
+        elif self._heartbeat is not None and idle >= self._heartbeat and not self._is_over():
+            try:
+                async with asyncio.timeout(_STALLED):
+                    await self({"type": "http.response.body", "body": PING, "more_body": True})
+            except TimeoutError:
+                raise _nothing_read(_STALLED) from None
+
+
+def _nothing_read(seconds: float) -> TimeoutError:
+    return TimeoutError(f"it has read nothing for {seconds:.0f} s")

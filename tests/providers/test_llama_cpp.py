@@ -9,6 +9,7 @@ import pytest
 
 from app.chat import ChatEvent, Completed, FinishReason, ModelRejected, TextDelta, ToolCallArguments, ToolCallReady
 from app.providers.openai.reader import ChatCompletionReader
+from tests.support.reading import singly
 
 RECORDED = Path(__file__).with_name("llama_cpp")
 as_json_and_as_stream = pytest.mark.parametrize("form", ["json", "sse"])
@@ -19,7 +20,7 @@ def read(name: str, size: int) -> list[ChatEvent]:
     body = (RECORDED / name).read_bytes()
     reader = ChatCompletionReader()
     pieces = (body[start : start + size] for start in range(0, len(body), size))
-    return [*chain.from_iterable(map(reader.feed, pieces)), *reader.close()]
+    return list(singly(chain(chain.from_iterable(map(reader.feed, pieces)), reader.close())))
 
 
 @as_json_and_as_stream

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.chat import FinishReason, TextDelta, Usage
+from app.chat import Completed, Deltas, FinishReason, ModelError, TextDelta, Usage
 from app.providers.openai.reader import ChatCompletionReader
 from app.providers.profiles import Profile
 from tests.support.chunks import DONE, USAGE, call, calls, chunk, completion, event, stream, text_stream, usage_chunk
@@ -44,6 +44,25 @@ def test_a_piece_is_told_as_soon_as_its_event_is_read() -> None:
     assert list(reader.feed(event(chunk({"content": "first"})))) == [TextDelta("first")]
     assert list(reader.feed(event(chunk({"content": "second"}))[:-1])) == []
     assert list(reader.feed(b"\n")) == [TextDelta("second")]
+
+
+def test_deltas_of_one_read_come_together_and_the_end_by_itself() -> None:
+    reader = ChatCompletionReader()
+
+    together, end = reader.feed(text_stream("one ", "two"))
+
+    assert together == Deltas((TextDelta("one "), TextDelta("two")))
+    assert isinstance(end, Completed)
+
+
+def test_deltas_that_came_with_an_error_come_before_it() -> None:
+    reading = ChatCompletionReader().feed(
+        stream(chunk({"content": "one "}), chunk({"content": "two"}), {"error": "out of memory"})
+    )
+
+    assert next(reading) == Deltas((TextDelta("one "), TextDelta("two")))
+    with pytest.raises(ModelError, match="out of memory"):
+        next(reading)
 
 
 @in_every_way

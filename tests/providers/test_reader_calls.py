@@ -11,7 +11,7 @@ from app.chat import FinishReason, ModelProtocolError, TextDelta, ToolCall, Tool
 from app.providers.openai.calls import ToolCallAssembly
 from app.providers.openai.reader import ChatCompletionReader
 from tests.support.chunks import call, calls, chunk, completion, event, stream
-from tests.support.reading import WAYS, Reading, read
+from tests.support.reading import WAYS, Reading, read, singly
 
 in_every_way = pytest.mark.parametrize("way", WAYS)
 END = chunk(finish="tool_calls")
@@ -248,7 +248,7 @@ def test_a_call_is_started_when_its_id_and_name_are_known_and_ready_when_the_ans
     reader = ChatCompletionReader()
 
     def told(*chunks: Any) -> list[Any]:
-        return list(reader.feed(b"".join(map(event, chunks))))
+        return list(singly(reader.feed(b"".join(map(event, chunks)))))
 
     assert told(calls(call(None, '{"z":', call_id="a"))) == []
     assert told(calls(call("clock"))) == [ToolCallStarted("a", "clock"), ToolCallArguments("a", "clock", '{"z":')]

@@ -29,6 +29,7 @@ from app.providers.clock import Timeouts
 from app.providers.openai import OpenAIModel
 from app.providers.transport import WireRequest
 from app.providers.transport_aiohttp import AiohttpTransport
+from app.providers.transport_http import HttpTransport
 from app.providers.transport_openai import OpenAITransport
 from tests.support.chunks import chunk, completion, event, text_stream
 from tests.support.model_server import BREAK, HANG, Answer, Exchange, ModelServer
@@ -51,16 +52,16 @@ async def server() -> AsyncIterator[ModelServer]:
         yield started
 
 
-@pytest.fixture(params=["aiohttp", "openai"])
+@pytest.fixture(params=["http", "aiohttp", "openai"])
 async def make_model(request: pytest.FixtureRequest) -> AsyncIterator[Models]:
     """Makes a model over one of the transports; `connections` bounds its pool."""
     async with AsyncExitStack() as closing:
 
         def make(base_url: str, *, connections: int = 100, **options: Any) -> OpenAIModel:
-            if request.param == "aiohttp":
-                model = OpenAIModel(
-                    base_url, api_key=KEY, transport=AiohttpTransport(max_connections=connections), **options
-                )
+            if request.param != "openai":
+                kind = HttpTransport if request.param == "http" else AiohttpTransport
+                transport = kind(max_connections=connections)
+                model = OpenAIModel(base_url, api_key=KEY, transport=transport, **options)
             else:
                 limits = httpx2.Limits(max_connections=connections)
                 http_client = httpx2.AsyncClient(limits=limits, trust_env=False, verify=TRUST)

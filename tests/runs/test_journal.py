@@ -24,9 +24,9 @@ async def write_at_once(journal: Journal, *events: RunEvent) -> None:
     """Write entries that are ready together."""
     if isinstance(journal, RedisJournal):
         for start in range(0, len(events), 32):
-            await journal.extend([(1, event) for event in events[start : start + 32]])
+            await journal.append(1, *events[start : start + 32])
     else:
-        await asyncio.gather(*[journal.append(1, event) for event in events])
+        await journal.append(1, *events)
 
 
 async def read(journal: Journal, after: int = 0) -> list[Entry]:

@@ -22,6 +22,7 @@ from app.chat import (
     TextDelta,
     UserMessage,
     chain,
+    one_by_one,
     well_formed,
 )
 
@@ -80,4 +81,4 @@ async def run(
 ) -> Asked:
     """Send one request down a chain, see `request_of`."""
     request = request_of(prompt, stream=stream, conversation_id=conversation_id, **options)
-    return await collect(chain(advisors, model)(request))
+    return await collect(one_by_one(chain(advisors, model)(request)))

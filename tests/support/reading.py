@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -11,6 +12,7 @@ from app.chat import (
     ChatEvent,
     ChatResponse,
     Completed,
+    Deltas,
     ModelError,
     ReasoningDelta,
     TextDelta,
@@ -86,12 +88,18 @@ def read(body: bytes, way: str = "one read", reader: ChatCompletionReader | None
     return read_pieces(cut(body, way), reader, **options)
 
 
+def singly(events: Iterable[ChatEvent]) -> Iterator[ChatEvent]:
+    """The events with each delta by itself."""
+    for event in events:
+        yield from event.each if isinstance(event, Deltas) else [event]
+
+
 def read_pieces(pieces: list[bytes], reader: ChatCompletionReader | None = None, **options: Any) -> Reading:
     """Read a body that comes in these pieces."""
     reader = reader or ChatCompletionReader(**options)
     events: list[ChatEvent] = []
     try:
-        for event in chain(chain.from_iterable(map(reader.feed, pieces)), reader.close()):
+        for event in singly(chain(chain.from_iterable(map(reader.feed, pieces)), reader.close())):
             events.append(event)  # noqa: PERF402 - what came before an error is kept
     except ModelError as error:
         return Reading(tuple(events), error)

@@ -24,6 +24,10 @@ class ScriptedResponse:
         self.closed = False
         self._pieces = deque(pieces)
 
+    def take(self) -> bytes | None:
+        """Nothing that need not be waited for."""
+        return None
+
     async def read(self) -> bytes:
         """The next piece."""
         while self._pieces:

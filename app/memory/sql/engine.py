@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -17,8 +17,9 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from app.chat import ConfigurationError
+from app.memory.address import postgresql_address, sqlite_path
 from app.memory.errors import MemoryUnavailable
-from app.memory.sql.address import postgresql_address, sqlite_path
+from app.memory.sqlite_file import open_once
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +110,7 @@ class Database:
         if self._engine is None and self.path is not None:
             # A file that cannot be used is found out here: a connection of aiosqlite that cannot be opened leaves a
             # thread behind, which fails when the event loop is closed.
-            await asyncio.to_thread(_open_once, Path(self.path), self._timeout)
+            await asyncio.to_thread(open_once, Path(self.path), self._timeout)
         if self._engine is None:
             self._engine = self._sqlite(self._timeout) if self.is_sqlite else self._postgresql(self._timeout)
         return self._engine
@@ -216,17 +217,6 @@ async def _close(connection: Any) -> None:
         await connection.close(timeout=_FAREWELL)
     except Exception:  # noqa: BLE001 - whatever it is, nobody needs the connection any more
         connection.terminate()
-
-
-def _open_once(path: Path, timeout: float) -> None:
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # what users said is not for everyone here
-    except OSError as error:
-        raise ConfigurationError(
-            f"the folder {path.parent} for the memory cannot be made: {error.strerror} (see GATEWAY_MEMORY__URL)"
-        ) from None
-    with closing(sqlite3.connect(path, timeout=timeout)) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")
 
 
 def _prepare(connection: Any, _: object) -> None:

@@ -1,19 +1,20 @@
-"""Bringing a database up to date, by Alembic."""
+"""Bringing a database up to date, by Alembic, which is loaded where there is something for it to do."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, inspect, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.chat import ConfigurationError
 from app.memory.errors import MemoryUnavailable
 from app.memory.sql.engine import Database
+from app.memory.sqlite_file import LATEST
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -35,7 +36,7 @@ async def migrate(database: Database, revision: str = "head") -> str:
         ConfigurationError: the database cannot be used, or is of a later version; the message says why.
     """
     found = await _found(database)
-    wanted = _head() if revision == "head" else revision
+    wanted = LATEST if revision == "head" else revision
     if found == wanted:
         return found
 
@@ -57,7 +58,7 @@ async def check_schema(database: Database) -> None:
     Raises:
         ConfigurationError: they are not, and the message says what to run; or the database cannot be used.
     """
-    found, wanted = await _found(database), _head()
+    found, wanted = await _found(database), LATEST
     if found != wanted:
         there = f"the tables of {found}" if found else "no tables yet"
         raise ConfigurationError(
@@ -71,7 +72,7 @@ async def _found(database: Database) -> str | None:
         found = await database.read(lambda connection: connection.run_sync(_revision))
     except MemoryUnavailable as error:
         raise _unusable(database, error) from None
-    if found is not None and found not in {script.revision for script in _scripts().walk_revisions()}:
+    if found not in {None, LATEST} and found not in _known_revisions():
         raise ConfigurationError(
             f"the memory's database has the tables of {found}, which a later version of the gateway has made: "
             "run that version"
@@ -85,24 +86,29 @@ def _unusable(database: Database, error: MemoryUnavailable) -> ConfigurationErro
 
 
 def _upgrade(connection: Connection, revision: str) -> None:
+    from alembic import command  # noqa: PLC0415 - see the module's docstring
+
     config = _config()
     config.attributes["connection"] = connection
     command.upgrade(config, revision)
 
 
 def _revision(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return found
 
 
-def _head() -> str:
-    return _scripts().get_current_head() or ""
+def _known_revisions() -> set[str]:
+    from alembic.script import ScriptDirectory  # noqa: PLC0415 - see the module's docstring
 
-
-def _scripts() -> ScriptDirectory:
-    return ScriptDirectory.from_config(_config())
+    return {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
 
 
 def _config() -> Config:
+    from alembic.config import Config  # noqa: PLC0415 - see the module's docstring
+
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     return config

@@ -1,29 +1,29 @@
 """One answer put together from chunks: a stream's, or a whole completion as the only one.
 
-Pure: decoded JSON in, chat events out. Choice 0 is the answer. What could be text or a call and cannot be read is an
-error; what is neither is let by.
+Pure: decoded JSON in, deltas and the answer out. Choice 0 is the answer. What could be text or a call and cannot be
+read is an error; what is neither is let by.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from app.chat import (
     AssistantMessage,
-    ChatEvent,
     ChatResponse,
-    Completed,
     FinishReason,
     ReasoningDelta,
     TextDelta,
     Usage,
 )
+from app.chat.events import Delta
 from app.chat.messages import EMPTY
 from app.chat.text import bytes_of, well_formed_text
 from app.providers.openai.calls import ToolCallAssembly
 from app.providers.openai.errors import Scrub, error_in_answer, protocol_error, tells_of_an_error
-from app.providers.openai.parts import Part, parts_of
+from app.providers.openai.parts import PartKind, parts_of
+from app.providers.openai.plain_chunk import DELTA_FIELDS, PlainChunk
 from app.providers.openai.text_channel import TextChannel
 from app.providers.openai.think_tags import ThinkTags
 from app.providers.openai.usage import later_usage, usage_of
@@ -51,7 +51,7 @@ _FAILURES = frozenset({"error", "abort", "aborted", "cancelled", "network_error"
 
 
 class AnswerAssembly:
-    """Takes chunks, gives the events they make, and in the end the whole answer.
+    """Takes chunks, tells the deltas they make, and gives in the end the whole answer.
 
     Args:
         profile: the server's dialect.
@@ -82,6 +82,8 @@ class AnswerAssembly:
         self._reasoning_field: str | None = None
         self._finish: str | None = None
         self._usage: Usage | None = None
+        self._told_id: Any = None
+        self._told_model: Any = None
         self._id: str | None = None
         self._model: str | None = None
         self._size = 0
@@ -106,21 +108,29 @@ class AnswerAssembly:
         return self._size + self._calls.size
 
     @property
+    def takes_plain(self) -> bool:
+        """Whether `add_plain` may be used: nothing that a plain chunk has is to be kept as it is."""
+        return self._profile.kept_fields.isdisjoint(DELTA_FIELDS)
+
+    @property
     def is_whole(self) -> bool:
         """Whether what came can be an answer that ended without a word: something came, and no call is cut."""
         return bool(self.size) and self._calls.complete()
 
-    def add(self, chunk: Mapping[str, Any]) -> Iterator[ChatEvent]:
+    def add(self, chunk: Mapping[str, Any], told: list[Delta]) -> None:
         """Take one chunk, or a whole completion.
 
+        Args:
+            chunk: the chunk.
+            told: gets the events that it makes, also where what follows in it is an error.
+
         Raises:
-            ModelError: while iterating: the chunk tells of an error, cannot be read, or is one too many.
+            ModelError: the chunk tells of an error, cannot be read, or is one too many.
         """
         if tells_of_an_error(chunk):
             self._take_usage(chunk, [])
             raise error_in_answer(chunk, self._scrub)
-        self._id = _said(chunk.get("id")) or self._id
-        self._model = _said(chunk.get("model")) or self._model
+        self._name(chunk.get("id"), chunk.get("model"))
         choices = chunk.get("choices")
         choices = choices if isinstance(choices, list) else []
         own = [choice for choice in choices if isinstance(choice, dict) and choice.get("index") in (0, "0", None)]
@@ -129,23 +139,46 @@ class AnswerAssembly:
         elif own:
             self.ends_in_usage = False
         for choice in own:
-            yield from self._choose(choice, chunk)
-        if self.size > self._max_answer:
-            raise protocol_error(f"an answer larger than the {self._max_answer} bytes allowed", "too_large")
+            self._choose(choice, chunk, told)
+        self._check_size()
 
-    def close(self) -> Iterator[ChatEvent]:
-        """The answer has ended: the events still due, the last of them `Completed`.
+    def add_plain(self, chunk: PlainChunk, told: list[Delta]) -> None:
+        """Take a chunk that holds nothing but a piece of text or reasoning. See `add`."""
+        self._name(chunk.id, chunk.model)
+        self.ends_in_usage = False
+        self.begun = True
+        delta = chunk.delta
+        for field in REASONING_FIELDS:
+            if said := getattr(delta, field):
+                self._reasoning_field = self._reasoning_field or field
+                self._say(said, "reasoning", told)
+                break
+        if delta.content:
+            self._say(delta.content, "text", told)
+        self._check_size()
+
+    def close(self, told: list[Delta]) -> ChatResponse:
+        """The answer has ended.
+
+        Args:
+            told: gets the events that are still due.
+
+        Returns:
+            The whole answer.
 
         Raises:
-            ModelProtocolError: while iterating: a tool call has no name.
+            ModelProtocolError: a tool call has no name.
         """
         if self._tags:
-            yield from self._tell(self._tags.close())
-        yield from _told(ReasoningDelta, self._reasoning.close())
-        yield from _told(TextDelta, self._text.close())
+            for kind, text in self._tags.close():
+                self._tell(kind, text, told)
+        if rest := self._reasoning.close():
+            told.append(ReasoningDelta(rest))
+        if rest := self._text.close():
+            told.append(TextDelta(rest))
         self._refusal.close()
         reason = _FINISH_REASONS.get((self._finish or "").lower(), FinishReason.STOP)
-        yield from self._calls.close(cut=reason is not FinishReason.STOP)
+        told.extend(self._calls.close(cut=reason is not FinishReason.STOP))
         calls = self._calls.calls()
         if reason is FinishReason.STOP and calls:
             reason = FinishReason.TOOL_CALLS
@@ -154,11 +187,21 @@ class AnswerAssembly:
             self._kept[self._reasoning_field] = reasoning
         message = AssistantMessage(self._text.text, calls, reasoning, self._refusal.text or None, self._kept or EMPTY)
         model, answer_id = (label and masked(label, self._secrets) for label in (self._model, self._id))
-        yield Completed(
-            ChatResponse.of_call(message, reason, self._usage, model=model, id=answer_id, extra=self._extra)
-        )
+        return ChatResponse.of_call(message, reason, self._usage, model=model, id=answer_id, extra=self._extra)
 
-    def _choose(self, choice: Mapping[str, Any], chunk: Mapping[str, Any]) -> Iterator[ChatEvent]:
+    def _name(self, answer_id: Any, model: Any) -> None:
+        if answer_id != self._told_id:  # nearly every chunk says the same
+            self._told_id = answer_id
+            self._id = _said(answer_id) or self._id
+        if model != self._told_model:
+            self._told_model = model
+            self._model = _said(model) or self._model
+
+    def _check_size(self) -> None:
+        if self._size + self._calls.size > self._max_answer:
+            raise protocol_error(f"an answer larger than the {self._max_answer} bytes allowed", "too_large")
+
+    def _choose(self, choice: Mapping[str, Any], chunk: Mapping[str, Any], told: list[Delta]) -> None:
         finish = choice.get("finish_reason")
         if choice.get("error") or (isinstance(finish, str) and finish.lower() in _FAILURES):
             raise error_in_answer(choice.get("error") or {"code": finish, **chunk}, self._scrub)
@@ -169,53 +212,61 @@ class AnswerAssembly:
         if delta is not None and not isinstance(delta, dict):
             raise protocol_error(f"a delta that is a {type(delta).__name__}")
         if delta:
-            yield from self._read(delta)
+            self._read(delta, told)
         if finish and isinstance(finish, str):
             self._finish = finish
 
-    def _read(self, delta: Mapping[str, Any]) -> Iterator[ChatEvent]:
+    def _read(self, delta: Mapping[str, Any], told: list[Delta]) -> None:
         for field in REASONING_FIELDS:
             if said := delta.get(field):
                 self._reasoning_field = self._reasoning_field or field
-                yield from self._say(parts_of(said, "reasoning"))
+                self._say(said, "reasoning", told)
                 break
         if content := delta.get("content"):
-            yield from self._say(parts_of(content))
+            self._say(content, "text", told)
         if refusal := delta.get("refusal"):
-            yield from self._say(parts_of(refusal, "refusal"))
-        yield from self._call(delta.get("tool_calls") or [])
+            self._say(refusal, "refusal", told)
+        if calls := delta.get("tool_calls"):
+            self._call(calls, told)
         if old := delta.get("function_call"):  # as it was before there were several
-            yield from self._call({"function": old})
+            self._call({"function": old}, told)
         if not self._profile.kept_fields.isdisjoint(delta):
             for field in self._profile.kept_fields & delta.keys():
                 self._keep(field, delta[field])
 
-    def _say(self, parts: Iterable[Part]) -> Iterator[ChatEvent]:
-        for part in parts:
-            self._size += bytes_of(part.text)
-            yield from self._tell(self._tags.feed(part.text) if self._tags and part.kind == "text" else (part,))
-
-    def _tell(self, parts: Iterable[Part]) -> Iterator[ChatEvent]:
-        for part in parts:
-            if part.kind == "text":
-                yield from _told(TextDelta, self._text.feed(part.text))
-            elif part.kind == "reasoning":
-                yield from _told(ReasoningDelta, self._reasoning.feed(part.text))
+    def _say(self, content: Any, kind: PartKind, told: list[Delta]) -> None:
+        parts = ((kind, content),) if isinstance(content, str) else parts_of(content, kind)
+        for part_kind, text in parts:
+            self._size += bytes_of(text)
+            if self._tags and part_kind == "text":
+                for side, piece in self._tags.feed(text):
+                    self._tell(side, piece, told)
             else:
-                self._refusal.feed(part.text)
+                self._tell(part_kind, text, told)
 
-    def _call(self, fragments: Any) -> Iterator[ChatEvent]:
+    def _tell(self, kind: PartKind, text: str, told: list[Delta]) -> None:
+        if kind == "text":
+            if text := self._text.feed(text):
+                told.append(TextDelta(text))
+        elif kind == "reasoning":
+            if text := self._reasoning.feed(text):
+                told.append(ReasoningDelta(text))
+        else:
+            self._refusal.feed(text)
+
+    def _call(self, fragments: Any, told: list[Delta]) -> None:
         if not isinstance(fragments, list):
             fragments = [fragments]
         for fragment in fragments:
             if not isinstance(fragment, dict):
                 raise protocol_error(f"a tool call that is a {type(fragment).__name__}")
-            yield from self._calls.add(fragment)
+            told.extend(self._calls.add(fragment))
 
     def _take_usage(self, chunk: Mapping[str, Any], own: list[dict[str, Any]]) -> bool:
         usage = None
         for place in (chunk, *own, chunk.get("x_groq")):
-            if isinstance(place, dict) and (usage := usage_of(place.get("usage"), chunk.get("timings"))):
+            told = place.get("usage") if isinstance(place, dict) else None
+            if told and (usage := usage_of(told, chunk.get("timings"))):
                 break
         if usage and (self._usage is None or usage.input_tokens or usage.output_tokens or usage.total_tokens):
             self._usage = later_usage(self._usage, usage)
@@ -240,11 +291,6 @@ def _as_delta(message: Any) -> Any:
         return message
     calls = enumerate(message["tool_calls"])
     return {**message, "tool_calls": [{**call, "index": n} if isinstance(call, dict) else call for n, call in calls]}
-
-
-def _told(kind: type[TextDelta | ReasoningDelta], text: str) -> Iterator[ChatEvent]:
-    if text:
-        yield kind(text)
 
 
 def _said(value: Any) -> str | None:

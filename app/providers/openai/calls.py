@@ -22,7 +22,8 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from app.chat import ChatEvent, ToolCall, ToolCallArguments, ToolCallReady, ToolCallStarted
+from app.chat import ToolCall, ToolCallArguments, ToolCallReady, ToolCallStarted
+from app.chat.events import Delta
 from app.chat.messages import EMPTY
 from app.chat.text import bytes_of, well_formed_text
 from app.providers.openai.errors import protocol_error
@@ -51,7 +52,7 @@ class ToolCallAssembly:
         self._ids: set[str] = set()
         self.size = 0
 
-    def add(self, fragment: Mapping[str, Any]) -> Iterator[ChatEvent]:
+    def add(self, fragment: Mapping[str, Any]) -> Iterator[Delta]:
         """Take one entry of a delta's `tool_calls`.
 
         Raises:
@@ -82,7 +83,7 @@ class ToolCallAssembly:
         """Whether every call has a name and arguments that are closed, or none."""
         return all(call.name and (call.is_closed() or not call.has_arguments()) for call in self._calls)
 
-    def close(self, *, cut: bool) -> Iterator[ChatEvent]:
+    def close(self, *, cut: bool) -> Iterator[Delta]:
         """What is still to be told of the calls; `calls` is final afterwards.
 
         Args:
@@ -170,7 +171,7 @@ class _OpenCall:
     def has_arguments(self) -> bool:
         return bool(self._arguments)
 
-    def grow(self, name: str, arguments: str) -> Iterator[ChatEvent]:
+    def grow(self, name: str, arguments: str) -> Iterator[Delta]:
         self.name = self.name or name
         if arguments:
             self._length += len(arguments)
@@ -189,7 +190,7 @@ class _OpenCall:
             _merge(self._extra, masked_value(outer, self._secrets))  # callers get to see it
         return len(str(outer)) if outer else 0
 
-    def close(self) -> Iterator[ChatEvent]:
+    def close(self) -> Iterator[Delta]:
         self._untold.append(self._arguments.close())
         yield from self._tell()
 
@@ -197,7 +198,7 @@ class _OpenCall:
         arguments = self._arguments.text
         return ToolCall(self.id, self.name, arguments if arguments.strip() else "{}", self._extra or EMPTY)
 
-    def _tell(self) -> Iterator[ChatEvent]:
+    def _tell(self) -> Iterator[Delta]:
         if not self._started:
             self._started = True
             yield ToolCallStarted(self.id, self.name)

@@ -23,6 +23,7 @@ from app.chat import (
     ModelProtocolError,
     ModelTimeout,
     Prompt,
+    one_by_one,
 )
 from app.providers.address import Address, bearer, checked_headers, secrets_of
 from app.providers.clock import Clock, Timeouts
@@ -31,9 +32,9 @@ from app.providers.openai.reader import MAX_ANSWER, MAX_EVENT, ChatCompletionRea
 from app.providers.openai.repair import repaired
 from app.providers.openai.request import request_body
 from app.providers.profiles import Profile, profile_for
-from app.providers.scrubbing import Scrubber
+from app.providers.scrubbing import Scrubber, is_recognisable
 from app.providers.transport import Transport, WireRequest, WireResponse
-from app.providers.transport_aiohttp import AiohttpTransport
+from app.providers.transport_http import HttpTransport
 
 _ERROR_BODY = 64 * 2**10
 _ERROR_BODY_TIME = 10.0
@@ -79,10 +80,10 @@ class OpenAIModel:
         self._address = Address.of(base_url)
         key = (api_key or "").strip()
         self._headers = {**self._address.headers, **bearer(key), **checked_headers(headers or {})}
-        self._transport = transport or AiohttpTransport()
+        self._transport = transport or HttpTransport()
         secrets = (key, *self._transport.secrets, *self._address.secrets, *secrets_of((headers or {}).items()))
-        self._secrets = frozenset(filter(None, secrets))
-        self._scrub = Scrubber(self._secrets)
+        self._scrub = Scrubber(frozenset(secrets))
+        self._secrets = frozenset(filter(is_recognisable, secrets))
         self._model = model
         self._profile = profile or profile_for(self._address.url)
         self._timeouts = timeouts or Timeouts()
@@ -104,6 +105,10 @@ class OpenAIModel:
 
         Closing the generator closes the connection, which is how a server learns that nobody listens any more.
         """
+        return one_by_one(self._exchange(prompt, stream=True))
+
+    def stream_batches(self, prompt: Prompt) -> ChatEvents:
+        """See `BatchingModel.stream_batches`."""
         return self._exchange(prompt, stream=True)
 
     async def aclose(self) -> None:
@@ -112,7 +117,6 @@ class OpenAIModel:
 
     async def _exchange(self, prompt: Prompt, *, stream: bool) -> ChatEvents:
         prompt = Prompt(repaired(prompt.messages), prompt.options.over(self.default_options))
-        clock = Clock(self._timeouts, prompt.options.timeout, stream=stream)
         request = WireRequest(
             url=self._address.url,
             body=request_body(prompt, self._model, self._profile, stream=stream),
@@ -120,19 +124,26 @@ class OpenAIModel:
             connect_timeout=self._timeouts.connect,
             shown_url=self._address.shown,
         )
-        async with aclosing(await clock.head(partial(self._transport.send, request))) as response:
+        async with (
+            Clock(self._timeouts, prompt.options.timeout, stream=stream) as clock,
+            aclosing(await clock.head(partial(self._transport.send, request))) as response,
+        ):
             if not HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
                 raise await self._error(response, clock)
             reader = self._reader(response)
             try:
                 while not reader.done:
-                    chunk = await _next(response, reader, clock)
-                    before = reader.size, reader.finished
+                    try:
+                        chunk = await clock.piece(response, at_end=reader.finished)
+                    except (ModelTimeout, ModelProtocolError):
+                        if not reader.finished:
+                            raise
+                        chunk = b""  # the answer is whole, only its end mark is missing
                     for event in reader.feed(chunk) if chunk else reader.close():
                         if isinstance(event, Completed):
                             await _drain(response)
                         yield event
-                    if (reader.size, reader.finished) != before:
+                    if reader.grew:
                         clock.content_came()
             except ModelError as error:
                 error.usage = reader.usage  # a failed answer is billed all the same
@@ -152,19 +163,12 @@ class OpenAIModel:
         return error_of_status(response.status, response.headers, body, self._scrub)
 
 
-async def _next(response: WireResponse, reader: ChatCompletionReader, clock: Clock) -> bytes:
-    """The next piece of the body; nothing where it has ended."""
-    try:
-        return await clock.piece(response.read, at_end=reader.finished)
-    except (ModelTimeout, ModelProtocolError):
-        if not reader.finished:
-            raise
-        return b""  # the answer is whole, only its end mark is missing
-
-
 async def _drain(response: WireResponse) -> None:
     """Read what is left after an answer's end, which is nothing, so that the connection can be used again."""
     with suppress(ModelError, TimeoutError):
-        async with asyncio.timeout(_DRAIN_TIME):
-            while await response.read():
-                pass
+        while piece := response.take():
+            pass
+        if piece is None:
+            async with asyncio.timeout(_DRAIN_TIME):
+                while await response.read():
+                    pass

@@ -17,10 +17,11 @@ parts the thinking from it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from app.chat import ChatEvent, ModelProtocolError, Usage
+from app.chat import ChatEvent, ChatResponse, Completed, Deltas, ModelError, ModelProtocolError, Usage
+from app.chat.events import Delta
 from app.chat.messages import EMPTY
 from app.providers.openai.assembly import AnswerAssembly
 from app.providers.openai.errors import (
@@ -31,6 +32,7 @@ from app.providers.openai.errors import (
     protocol_error,
     tells_of_an_error,
 )
+from app.providers.openai.plain_chunk import plain_chunk
 from app.providers.openai.wire_json import decode, is_cut
 from app.providers.profile import Profile
 from app.providers.scrubbing import Scrubber
@@ -43,6 +45,8 @@ _BOM = b"\xef\xbb\xbf"
 _DONE = b"[done]"
 _KEEP_ALIVES = frozenset({"ping", "heartbeat", "keepalive", "keep-alive"})
 _SHOWN = 4000
+_MISSES = 3
+"""Chunks of an answer that are not plain, after which the others are not expected to be: looking costs a little."""
 
 
 class ChatCompletionReader:
@@ -75,6 +79,10 @@ class ChatCompletionReader:
         )
         self._kind: Literal["unknown", "events", "json", "other"] = "unknown"
         self._body = bytearray()  # a JSON body; of others the beginning, to be shown
+        self._misses = 0 if self._answer.takes_plain else _MISSES
+        self._response: ChatResponse | None = None
+        self.grew = False
+        """Whether there was content in the last read, or the reason why the answer ended."""
         self.done = False
         """Whether the answer is whole and told: nothing more need be read."""
 
@@ -94,11 +102,36 @@ class ChatCompletionReader:
         return self._answer.size + (len(self._body) if self._kind == "json" else 0)
 
     def feed(self, chunk: bytes) -> Iterator[ChatEvent]:
-        """Read on. To be iterated to its end.
+        """Read on: the deltas of this read together, and the end where it is in it. To be iterated to its end.
 
         Raises:
             ModelError: while iterating, after what could be read: the answer cannot be used.
         """
+        before = self.size, self.finished
+        told: list[Delta] = []  # a generator in a generator for each chunk would cost more than what they do
+        try:
+            self._feed(chunk, told)
+        except ModelError:
+            yield from _together(told)
+            raise
+        self.grew = (self.size, self.finished) != before
+        yield from self._told(told)
+
+    def close(self) -> Iterator[ChatEvent]:
+        """The body has ended. The last event is `Completed`, if `feed` has not given it already.
+
+        Raises:
+            ModelError: while iterating: the answer cannot be used.
+        """
+        told: list[Delta] = []
+        try:
+            self._close(told)
+        except ModelError:
+            yield from _together(told)
+            raise
+        yield from self._told(told)
+
+    def _feed(self, chunk: bytes, told: list[Delta]) -> None:
         if self._kind == "unknown":
             chunk = self._recognise(chunk)
         if self.done or not chunk:
@@ -112,27 +145,22 @@ class ChatCompletionReader:
             self._body += chunk[:_SHOWN]
         if self._kind == "events":
             for event in self._events.feed(chunk):
-                yield from self._take(event)
+                self._take(event, told)
         elif len(self._body) >= _SHOWN:
             raise self._not_a_completion()
 
-    def close(self) -> Iterator[ChatEvent]:
-        """The body has ended. The last event is `Completed`, if `feed` has not given it already.
-
-        Raises:
-            ModelError: while iterating: the answer cannot be used.
-        """
+    def _close(self, told: list[Delta]) -> None:
         if self.done:
             return
         if self._kind == "json":
-            yield from self._answer.add(self._whole_body())
-            yield from self._end(marked=True)
+            self._answer.add(self._whole_body(), told)
+            self._end(told, marked=True)
             return
         for event in self._events.close():
-            yield from self._take(event)
+            self._take(event, told)
         if self._kind == "other" or (self._events.strange and not self._answer.begun):
             raise self._not_a_completion()
-        yield from self._end(marked=False)
+        self._end(told, marked=False)
 
     def _recognise(self, chunk: bytes) -> bytes:
         """Find out what the body is. Returns what is to be read of it by now."""
@@ -146,13 +174,21 @@ class ChatCompletionReader:
             self._kind = "json" if begun[:1] in b"{[" else "other" if begun[:1] == b"<" else "events"
         return begun
 
-    def _take(self, event: ServerSentEvent) -> Iterator[ChatEvent]:
+    def _take(self, event: ServerSentEvent, told: list[Delta]) -> None:
         data = event.data.strip()
         if self.done or not data or data.startswith(b":"):
             return  # after the end, or a keep-alive
-        if data.lower() == _DONE:
-            yield from self._end(marked=True)
+        if len(data) == len(_DONE) and data.lower() == _DONE:
+            self._end(told, marked=True)
             return
+        if self._misses < _MISSES and not event.event:
+            if plain := plain_chunk(data):
+                self._answer.add_plain(plain, told)
+                return
+            self._misses += 1
+        self._take_any(event, data, told)
+
+    def _take_any(self, event: ServerSentEvent, data: bytes, told: list[Delta]) -> None:
         try:
             payload = decode(data)
         except ValueError:
@@ -163,7 +199,7 @@ class ChatCompletionReader:
             raise error_in_answer(payload, self._scrub)
         for chunk in payload if isinstance(payload, list) else [payload]:
             if isinstance(chunk, dict):
-                yield from self._answer.add(chunk)
+                self._answer.add(chunk, told)
             elif chunk is not None and not event.cut:
                 shown = excerpt(data, self._scrub, 120)
                 raise protocol_error(f"an event that is no chunk of a chat completion: {shown}")
@@ -188,7 +224,7 @@ class ChatCompletionReader:
             return protocol_error("half a JSON body: the connection ended early", "truncated")
         return protocol_error(f"a body that is neither JSON nor a stream: {excerpt(body, self._scrub, 120)}")
 
-    def _end(self, *, marked: bool) -> Iterator[ChatEvent]:
+    def _end(self, told: list[Delta], *, marked: bool) -> None:
         answer = self._answer
         if self.done:
             return
@@ -197,10 +233,21 @@ class ChatCompletionReader:
         if not answer.finished and not (answer.is_whole and (marked or answer.ends_in_usage)):
             raise protocol_error("half an answer: it ended without a finish reason", "truncated")
         self.done = True
-        yield from answer.close()
+        self._response = answer.close(told)
+
+    def _told(self, told: list[Delta]) -> Sequence[ChatEvent]:
+        events = _together(told)
+        if self._response is not None:
+            response, self._response = self._response, None
+            return (*events, Completed(response))
+        return events
 
     def _not_a_completion(self) -> ModelProtocolError:
         shown = excerpt(bytes(self._body), self._scrub, 200)
         return protocol_error(
             f"something else than a chat completion; {BASE_URL_HINT}. It began: {shown}", "not_a_completion"
         )
+
+
+def _together(told: list[Delta]) -> Sequence[ChatEvent]:
+    return told if len(told) <= 1 else (Deltas(tuple(told)),)

@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 from app.chat import (
     AssistantMessage,
@@ -30,20 +31,19 @@ from app.chat import (
 from app.providers.openai.assembly import REASONING_FIELDS
 from app.providers.openai.call_ids import written_id
 from app.providers.openai.tool_offer import tool_fields
-from app.providers.openai.wire_json import encode
+from app.providers.openai.wire_json import encode, encode_object, encode_plain
 from app.providers.profile import OPTION_FIELDS, Profile
 
-if TYPE_CHECKING:
-    from openai.types.chat import (
-        ChatCompletionAssistantMessageParam,
-        ChatCompletionMessageFunctionToolCallParam,
-        ChatCompletionMessageParam,
-    )
+_Json: TypeAlias = dict[str, Any]
+"""A message or a part of one, as `ChatCompletionMessageParam` of the openai SDK has it."""
 
 _logger = logging.getLogger(__name__)
 
 INVALID_ARGUMENTS = "invalid_arguments"
 """Under this name the text of arguments that are no JSON object goes back to the model."""
+
+_LONG = 4096
+"""Arguments with more characters are looked at anew each time."""
 
 
 def request_body(prompt: Prompt, model: str | None, profile: Profile, *, stream: bool) -> bytes:
@@ -62,24 +62,23 @@ def request_body(prompt: Prompt, model: str | None, profile: Profile, *, stream:
     options = prompt.options
     name = options.model or model
     profile = profile.of_model(name)
-    body = {
-        "model": name,
-        **_option_fields(options, profile),
-        **tool_fields(options, profile),
-        **(options.extra or {}),
-        "messages": list(messages(prompt.messages, profile)),
-        **_mode(profile, stream=stream),
-    }
     try:
-        text = encode({name: value for name, value in body.items() if value is not None})
+        body = {
+            "model": name,
+            **_option_fields(options, profile),
+            **tool_fields(options, profile),
+            **(options.extra or {}),
+            "messages": encode_plain(list(messages(prompt.messages, profile))),
+            **_mode(profile, stream=stream),
+        }
+        return encode_object({name: value for name, value in body.items() if value is not None})
     except ValueError as error:
         raise ModelRejected(
             f"The request was not sent: its options cannot be written as JSON ({error}).", code="invalid_options"
         ) from None
-    return text.encode("utf-8", "replace")
 
 
-def messages(history: Sequence[Message], profile: Profile) -> Iterator[ChatCompletionMessageParam]:
+def messages(history: Sequence[Message], profile: Profile) -> Iterator[_Json]:
     """The messages in the server's form, in order. Of one system message all texts are part, wherever they stood."""
     turn_begins = len(history) - len(current_turn(history))
     merged = profile.system_messages == "one"
@@ -120,21 +119,21 @@ def _mode(profile: Profile, *, stream: bool) -> dict[str, Any]:
     return {"stream": True, "stream_options": {"include_usage": True} if profile.stream_usage else None}
 
 
-def _system(text: str, profile: Profile) -> ChatCompletionMessageParam:
+def _system(text: str, profile: Profile) -> _Json:
     if profile.system_role == "developer":
         return {"role": "developer", "content": text}
     return {"role": "system", "content": text}
 
 
-def _result(result: ToolResult, profile: Profile) -> ChatCompletionMessageParam:
+def _result(result: ToolResult, profile: Profile) -> _Json:
     content = result.content if profile.tool_results == "text" else [{"type": "text", "text": result.content}]
-    body = {"role": "tool", "tool_call_id": written_id(result.id, profile), "content": content}
+    body: _Json = {"role": "tool", "tool_call_id": written_id(result.id, profile), "content": content}
     if profile.tool_names and result.name:
         body["name"] = result.name
-    return cast("ChatCompletionMessageParam", body)
+    return body
 
 
-def _assistant(message: AssistantMessage, profile: Profile, *, in_turn: bool) -> ChatCompletionAssistantMessageParam:
+def _assistant(message: AssistantMessage, profile: Profile, *, in_turn: bool) -> _Json:
     body: dict[str, Any] = {"role": "assistant", **_sent_back(message, profile, in_turn=in_turn)}
     if message.content or not message.tool_calls or profile.empty_content == "empty":
         body["content"] = message.content
@@ -146,10 +145,12 @@ def _assistant(message: AssistantMessage, profile: Profile, *, in_turn: bool) ->
         body["content"] = message.refusal  # where it cannot be told apart, the model still has to read what it said
     if message.tool_calls:
         body["tool_calls"] = [_call(call, profile) for call in message.tool_calls]
-    return cast("ChatCompletionAssistantMessageParam", body)
+    return body
 
 
 def _sent_back(message: AssistantMessage, profile: Profile, *, in_turn: bool) -> dict[str, Any]:
+    if not message.extra and not message.reasoning:
+        return {}
     fields: dict[str, Any] = {}
     if profile.extra_back:
         fields = {name: value for name, value in message.extra.items() if name not in REASONING_FIELDS}
@@ -161,23 +162,29 @@ def _sent_back(message: AssistantMessage, profile: Profile, *, in_turn: bool) ->
     return fields
 
 
-def _call(call: ToolCall, profile: Profile) -> ChatCompletionMessageFunctionToolCallParam:
-    kept = call.extra if profile.extra_back else {}
-    extra = {name: value for name, value in kept.items() if name != "function"}
-    inner = kept.get("function")
-    function = inner if isinstance(inner, Mapping) else {}  # a caller may send anything
-    body = {
-        **extra,
-        "id": written_id(call.id, profile),
-        "type": "function",
-        "function": {**function, "name": call.name, "arguments": _arguments(call)},
-    }
-    return cast("ChatCompletionMessageFunctionToolCallParam", body)
+def _call(call: ToolCall, profile: Profile) -> _Json:
+    function: dict[str, Any] = {"name": call.name, "arguments": _arguments(call)}
+    body: dict[str, Any] = {"id": written_id(call.id, profile), "type": "function", "function": function}
+    if call.extra and profile.extra_back:
+        inner = call.extra.get("function")
+        if isinstance(inner, Mapping):  # a caller may send anything
+            body["function"] = {**inner, **function}
+        body = {**{name: value for name, value in call.extra.items() if name != "function"}, **body}
+    return body
 
 
 def _arguments(call: ToolCall) -> str:
     """The call's arguments as a JSON object, whatever the model wrote."""
     text = call.arguments
+    found = _object_in(text) if len(text) > _LONG else _object_in_and_kept(text)
+    if found is not None:
+        return found
+    _logger.info("the arguments of call %s to %s are no JSON object and are sent back wrapped", call.id, call.name)
+    return encode({INVALID_ARGUMENTS: text})
+
+
+def _object_in(text: str) -> str | None:
+    """The JSON object that a text is, or that the text in it is; None where there is none."""
     if not text.strip():
         return "{}"
     for _ in range(2):  # some models write the object as a text within a text
@@ -187,16 +194,22 @@ def _arguments(call: ToolCall) -> str:
         if not isinstance(value, str):
             break
         text = value
-    _logger.info("the arguments of call %s to %s are no JSON object and are sent back wrapped", call.id, call.name)
-    return encode({INVALID_ARGUMENTS: call.arguments})
+    return None
+
+
+_object_in_and_kept = lru_cache(maxsize=1024)(_object_in)
+"""The calls of a turn are written anew with each of its rounds."""
 
 
 def _strictly(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_no_number)
+        return _decode(text)
     except (ValueError, RecursionError):
         return None
 
 
 def _no_number(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+_decode = json.JSONDecoder(parse_constant=_no_number).decode

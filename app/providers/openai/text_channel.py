@@ -28,9 +28,10 @@ class TextChannel:
         """What may be passed on now, which may be empty or hold the end of an earlier piece."""
         if self._half:
             piece, self._half = self._half + piece, ""
-        if piece and ord(piece[-1]) in _HIGH_SURROGATES:
-            piece, self._half = piece[:-1], piece[-1]
-        piece = well_formed_text(piece)
+        if not piece.isascii():
+            if ord(piece[-1]) in _HIGH_SURROGATES:
+                piece, self._half = piece[:-1], piece[-1]
+            piece = well_formed_text(piece)
         for mask in self._masks:
             piece = mask.feed(piece)
         return self._passed(piece)

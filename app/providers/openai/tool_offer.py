@@ -8,16 +8,23 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
-from app.chat import ChatOptions, ModelRejected, Tool
+from app.chat import ChatOptions, ModelRejected, Tool, ToolDefinition
 from app.chat.json_schema import Schema, make_strict, map_subschemas, subschemas
+from app.providers.openai.wire_json import Json, encode
 from app.providers.profile import Profile
 
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionToolChoiceOptionParam
 
 _logger = logging.getLogger(__name__)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_Dialect: TypeAlias = tuple[bool, frozenset[str]]
+"""The flags of a profile by which offers differ."""
 
 _FREE_CHOICES = ("auto", "none", "required")
 _NEVER_STRICT = frozenset(
@@ -31,23 +38,66 @@ _NEVER_STRICT = frozenset(
 
 
 def tool_fields(options: ChatOptions, profile: Profile) -> dict[str, Any]:
-    """The fields of a request body that speak of tools; none where there are no tools.
+    """The fields of a request body that speak of tools, `tools` as JSON; none where there are no tools.
 
     Raises:
         ModelRejected: the choice is no tool's name and cannot be read.
+        ValueError: a schema has no JSON form.
     """
     if not options.tools:
         return {}
     choice, tools = _fitting(_tool_choice(options.tool_choice), options.tools, profile)
     return {
-        "tools": [_tool(tool, profile) for tool in tools],
+        "tools": _OFFERS.encoded(tools, profile),
         "tool_choice": choice,
         "parallel_tool_calls": options.parallel_tool_calls if profile.parallel_tool_calls else None,
     }
 
 
-def _tool(tool: Tool, profile: Profile) -> ChatCompletionFunctionToolParam:
-    definition = tool.definition
+class _Offers:
+    """Tools as JSON, each written once a dialect: schemas are most of what is sent, and hardly ever change.
+
+    Providers may make new tools for every request, so that only so many are kept.
+    """
+
+    def __init__(self, at_most: int) -> None:
+        self._at_most = at_most
+        self._lists: dict[tuple[int, _Dialect], tuple[Sequence[Tool], Json]] = {}
+        self._tools: dict[tuple[int, _Dialect], tuple[ToolDefinition, bytes]] = {}
+
+    def encoded(self, tools: Sequence[Tool], profile: Profile) -> Json:
+        """A JSON list of the tools. The same tuple, as the rounds of a turn have it, is put together once."""
+        dialect = profile.strict_tools, profile.refused_keywords
+        known = self._lists.get((id(tools), dialect))
+        if known is not None and known[0] is tools:
+            return known[1]
+        text = Json(b"[" + b",".join([self._one(tool.definition, dialect, profile) for tool in tools]) + b"]")
+        if isinstance(tools, tuple):
+            _put(self._lists, (id(tools), dialect), (tools, text), _LISTS)
+        return text
+
+    def _one(self, definition: ToolDefinition, dialect: _Dialect, profile: Profile) -> bytes:
+        known = self._tools.get((id(definition), dialect))
+        if known is not None and known[0] is definition:
+            return known[1]
+        text = encode(_tool(definition, profile)).encode("utf-8", "replace")
+        _put(self._tools, (id(definition), dialect), (definition, text), self._at_most)
+        return text
+
+
+def _put(kept: dict[K, V], key: K, value: V, at_most: int) -> None:
+    """Keep a value; where there are too many, the one that was kept first goes."""
+    kept.pop(key, None)
+    if len(kept) >= at_most:
+        del kept[next(iter(kept))]
+    kept[key] = value
+
+
+_LISTS = 16
+_OFFERS = _Offers(4096)
+
+
+def _tool(definition: ToolDefinition, profile: Profile) -> ChatCompletionFunctionToolParam:
     schema: Schema = {name: value for name, value in definition.input_schema.items() if name != "$schema"}
     function: dict[str, Any] = {"name": definition.name, "description": definition.description}
     if profile.strict_tools and (strict := _strict(schema)) is not None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from app.chat import Usage
 
+_CACHED = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
 _PARTS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 
 
@@ -20,17 +20,20 @@ def usage_of(told: Any, timings: Any = None) -> Usage | None:
     """
     if not isinstance(told, dict) or not told:
         return None
-    inputs = _inner(told, "prompt_tokens_details", "input_tokens_details")
-    outputs = _inner(told, "completion_tokens_details", "output_tokens_details")
-    cached = _count({**told, **inputs}, "cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
-    if cached is None and isinstance(timings, dict):
+    inputs = told.get("prompt_tokens_details") or told.get("input_tokens_details")
+    outputs = told.get("completion_tokens_details") or told.get("output_tokens_details")
+    cached = _count(inputs, *_CACHED)
+    if cached is None:
+        cached = _count(told, *_CACHED)
+    if cached is None:
         cached = _count(timings, "cache_n")
+    reasoning = _count(outputs, "reasoning_tokens")
     return Usage(
         input_tokens=_count(told, "prompt_tokens", "input_tokens"),
         output_tokens=_count(told, "completion_tokens", "output_tokens"),
         total_tokens=_count(told, "total_tokens"),
         cached_tokens=cached,
-        reasoning_tokens=_count({**told, **outputs}, "reasoning_tokens"),
+        reasoning_tokens=_count(told, "reasoning_tokens") if reasoning is None else reasoning,
     )
 
 
@@ -47,9 +50,10 @@ def later_usage(earlier: Usage | None, later: Usage) -> Usage:
     return replace(later, **kept)
 
 
-def _inner(told: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    return next((told[name] for name in names if isinstance(told.get(name), dict)), {})
-
-
-def _count(told: Mapping[str, Any], *names: str) -> int | None:
-    return next((told[name] for name in names if type(told.get(name)) is int and told[name] >= 0), None)
+def _count(told: Any, *names: str) -> int | None:
+    if isinstance(told, dict):
+        for name in names:
+            count = told.get(name)
+            if type(count) is int and count >= 0:
+                return count
+    return None

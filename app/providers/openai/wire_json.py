@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
+
+
+class Json(bytes):
+    """A JSON text: what stands in another one as it is."""
+
+    __slots__ = ()
 
 
 def decode(data: bytes) -> Any:
@@ -37,6 +44,40 @@ def is_cut(data: bytes) -> bool:
     return True
 
 
+def encode_object(fields: Mapping[str, Any]) -> bytes:
+    """A JSON object as compact UTF-8, of fields some of which may be encoded already. Lone surrogates become `?`.
+
+    Raises:
+        ValueError: see `encode`.
+    """
+    return b"{" + b",".join([_name(name) + _written(value) for name, value in fields.items()]) + b"}"
+
+
+def encode_plain(value: Any) -> Json:
+    """The same for values that hold nothing but texts, as messages do: three times as fast.
+
+    Raises:
+        ValueError: see `encode`.
+    """
+    try:
+        return Json(to_json(value))
+    except ValueError:  # it knows no lone surrogates, and no mappings but dictionaries
+        return Json(_utf8(encode(value)))
+
+
+@lru_cache(maxsize=256)
+def _name(name: str) -> bytes:
+    return _utf8(f"{encode(name)}:")
+
+
+def _written(value: Any) -> bytes:
+    return value if isinstance(value, Json) else _utf8(encode(value))
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
 def encode(value: Any) -> str:
     """Compact JSON text; characters stay as they are.
 
@@ -44,7 +85,7 @@ def encode(value: Any) -> str:
         ValueError: nested too deeply, or what has no JSON form.
     """
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+        return _encode(value)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -53,3 +94,6 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     raise ValueError(f"{type(value).__name__} has no JSON form")
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain).encode

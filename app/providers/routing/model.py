@@ -27,6 +27,8 @@ from app.chat import (
     Prompt,
     TargetState,
     Usage,
+    batches_of,
+    one_by_one,
 )
 from app.providers.routing.attempts import Attempts, Next
 from app.providers.routing.breaker import BreakerPolicy
@@ -116,6 +118,10 @@ class RoutedModel:
         Raises:
             ModelBusy: while iterating: every target has the calls that it may have, and as many wait.
         """
+        return one_by_one(self._answer(prompt, stream=True))
+
+    def stream_batches(self, prompt: Prompt) -> ChatEvents:
+        """See `BatchingModel.stream_batches`."""
         return self._answer(prompt, stream=True)
 
     async def aclose(self) -> None:
@@ -181,13 +187,12 @@ class RoutedModel:
         raise ModelNotFound(f"unknown model {wanted!r}; known: {known}", code="unknown_alias")
 
 
-async def _ask(model: ChatModel, prompt: Prompt, *, stream: bool) -> ChatEvents:
-    if not stream:
-        yield Completed(await model.call(prompt))
-        return
-    async with aclosing(model.stream(prompt)) as events:
-        async for event in events:
-            yield event
+def _ask(model: ChatModel, prompt: Prompt, *, stream: bool) -> ChatEvents:
+    return batches_of(model, prompt) if stream else _called(model, prompt)
+
+
+async def _called(model: ChatModel, prompt: Prompt) -> ChatEvents:
+    yield Completed(await model.call(prompt))
 
 
 async def _enter(lanes: Sequence[Lane], seconds: float | None) -> Lane:
@@ -209,7 +214,7 @@ def _within(prompt: Prompt, left: float | None, target: Target) -> Prompt:
     """The prompt with the time this try has: what is left of the call's, or the target's own where that is less."""
     own = target.timeout if prompt.options.timeout is None else None
     seconds = min((limit for limit in (left, own) if limit is not None), default=None)
-    return prompt if seconds is None else replace(prompt, options=replace(prompt.options, timeout=seconds))
+    return prompt if seconds is None else Prompt(prompt.messages, replace(prompt.options, timeout=seconds))
 
 
 def _was_hurried(asked: Prompt, target: Target, error: ModelError) -> bool:
@@ -221,7 +226,7 @@ def _labelled(event: ChatEvent, alias: str, lane: Lane, spent: Usage | None) -> 
     """An answer with what the target cannot know: the alias, its own name, and what the tries before it used."""
     if not isinstance(event, Completed):
         return event
-    response = replace(event.response, model=event.response.model or alias)
+    response = event.response if event.response.model else replace(event.response, model=alias)
     return Completed(response.from_target(lane.target.name).with_usage(spent))
 
 

@@ -54,6 +54,11 @@ class Lane:
 class Route:
     """The lanes of one alias.
 
+    Attributes:
+        alias: its name.
+        lanes: one a target.
+        timeout: seconds for a call with all its tries; None = no end.
+
     Args:
         alias: its name.
         targets: in order of preference.
@@ -81,12 +86,8 @@ class Route:
         self.alias = alias
         self.lanes = tuple(Lane(target, Breaker(policy, now=now)) for target in targets)
         self._steps = _steps(self.lanes)
-
-    @property
-    def timeout(self) -> float | None:
-        """Seconds for a call with all its tries; None = no end."""
-        times = [lane.target.timeout for lane in self.lanes if lane.target.timeout is not None]
-        return max(times) if len(times) == len(self.lanes) else None
+        times = [target.timeout for target in targets if target.timeout is not None]
+        self.timeout = max(times) if len(times) == len(targets) else None
 
     @property
     def states(self) -> tuple[TargetState, ...]:

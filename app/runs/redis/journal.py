@@ -78,15 +78,11 @@ class RedisJournal:
         self._is_going = is_going or _for_ever
         self._append = connection.redis.register_script(APPEND)
 
-    async def append(self, round_: int | None, event: RunEvent) -> None:
-        """See `Journal.append`."""
-        await self.extend([(round_, event)])
-
-    async def extend(self, events: Sequence[tuple[int | None, RunEvent]]) -> None:
-        """Write the next entries as one item."""
+    async def append(self, round_: int | None, *events: RunEvent) -> None:
+        """See `Journal.append`. They become one item."""
         newest = await self.newest()
         first = newest.last.seq + 1 if newest else 1
-        entries = [Entry(seq, round_, event) for seq, (round_, event) in enumerate(events, first)]
+        entries = [Entry(seq, round_, event) for seq, event in enumerate(events, first)]
         await self.write(entries, behind=newest.number if newest else 0)
 
     async def write(self, entries: Sequence[Entry], *, behind: int, first_kept: int | None = None) -> None:

@@ -60,12 +60,12 @@ class MirroredJournal:
         self.has_end = False
         """Whether the end was appended, though it may not be anywhere yet."""
 
-    async def append(self, round_: int | None, event: RunEvent) -> None:
+    async def append(self, round_: int | None, *events: RunEvent) -> None:
         """See `Journal.append`. The end is waited for until it is in Redis, for a short while."""
         if self._loss is not None:
             return  # the run has its end
-        self.has_end = isinstance(event, RunEnd)
-        self._pending.append((round_, event))
+        self.has_end = isinstance(events[-1], RunEnd)
+        self._pending.extend((round_, event) for event in events)
         self._more.set()
         if self._task is None:
             self._task = asyncio.create_task(self._copy())

@@ -1,11 +1,8 @@
 """The addresses: each takes a body, hands it on, and sends what comes back."""
 
-from fastapi import APIRouter
-
 from app.web.routes import chat, conversations, health, runs, tools
 
-router = APIRouter()
-for part in (chat, runs, conversations, tools, health):
-    router.include_router(part.router)
+ROUTES = [route for part in (chat, runs, conversations, tools, health) for route in part.router.routes]
+"""All of them, those that are asked for most first."""
 
-__all__ = ["router"]
+__all__ = ["ROUTES"]

@@ -7,10 +7,10 @@ from contextlib import nullcontext
 from typing import Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from app.memory import ConversationInfo, KeptConversation
-from app.web import openapi
+from app.web import openapi, routing
 from app.web.answers import time_text
 from app.web.dependencies import Conversations, CurrentGateway, Fork
 from app.web.documents import ConversationDocument, ConversationsDocument
@@ -19,7 +19,7 @@ from app.web.history import wire_messages
 from app.web.parameters import BeforeConversation, ConversationName, PageLimit, place_in_list
 from app.web.schemas import ForkBody
 
-router = APIRouter(tags=["conversations"], default_response_class=Response)
+router = routing.router("conversations")
 
 _ERRORS = (404, 501, 503)
 

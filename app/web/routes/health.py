@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from app.chat import TargetState
-from app.web import openapi
+from app.web import openapi, routing
 from app.web.dependencies import CurrentGateway
 from app.web.documents import AliveDocument, ReadyDocument
 from app.web.encoding import json_response
 
-router = APIRouter(tags=["health"], default_response_class=Response)
+router = routing.router("health")
 
 
 @router.head("/healthz", include_in_schema=False)

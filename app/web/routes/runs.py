@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
-from app.web import openapi
+from app.web import openapi, routing
 from app.web.answers import run_document, run_summary
 from app.web.dependencies import CurrentGateway, NamedRun
 from app.web.documents import RunDocument, RunsDocument, RunSummaryDocument
@@ -15,7 +15,7 @@ from app.web.reading import answer_of, check_readable, stream_of
 RETRY = 1_000
 """Milliseconds after which a browser comes back to a stream that was cut."""
 
-router = APIRouter(tags=["runs"], default_response_class=Response)
+router = routing.router("runs")
 
 
 @router.get(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from app.chat import ChatOptions, ChatRequest, Prompt, Tool
-from app.web import openapi
+from app.web import openapi, routing
 from app.web.dependencies import CurrentGateway, Principal, ToolCalls
 from app.web.documents import ToolCallsDocument, ToolsDocument
 from app.web.encoding import json_response
@@ -17,7 +17,7 @@ from app.web.presence import while_connected
 from app.web.requests import tools_named
 from app.web.schemas import ToolCallsBody
 
-router = APIRouter(tags=["tools"], default_response_class=Response)
+router = routing.router("tools")
 
 _CALL = {"id": "call_1", "name": "calculate", "arguments": '{"expression": "2 + 3"}'}
 _ASKED = [{"role": "user", "content": "What is 2 + 3?"}, {"role": "assistant", "tool_calls": [_CALL]}]

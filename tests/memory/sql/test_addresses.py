@@ -8,8 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from app.chat import ConfigurationError
+from app.memory.address import postgresql_address, sqlite_path
 from app.memory.sql import Database
-from app.memory.sql.address import postgresql_address, sqlite_path
 
 SECRET = "hunter2"
 

@@ -1,0 +1,152 @@
+"""The alarm ends waits as a time-out does, with one timer for many of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+
+from app.providers.clock import Alarm
+from tests.support.gates import PATIENCE
+from tests.support.loop_time import LoopTime
+
+T = TypeVar("T")
+
+
+async def wait(alarm: Alarm, begin: Callable[[], Awaitable[T]], moment: float | None) -> T:
+    with alarm.at(moment):
+        return await begin()
+
+
+def soon(seconds: float) -> float:
+    """The moment so many seconds from now."""
+    return asyncio.get_running_loop().time() + seconds
+
+
+async def for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+async def at_once() -> str:
+    return "done"
+
+
+@pytest.mark.parametrize("first", [10.0, 1000.0], ids=["earlier", "later"])
+async def test_a_wait_ends_at_its_own_time_whatever_the_time_of_the_one_before(
+    first: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time, alarm = LoopTime(monkeypatch), Alarm()
+    assert await wait(alarm, at_once, soon(first)) == "done"
+    waiting = asyncio.ensure_future(wait(alarm, for_ever, soon(100)))
+
+    await time.passes(99)
+    assert not waiting.done()
+    await time.passes(1.1)
+    with pytest.raises(TimeoutError):
+        await waiting
+
+
+async def test_a_wait_without_an_end_goes_on_when_the_timer_of_an_earlier_one_goes_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    time, alarm, go_on = LoopTime(monkeypatch), Alarm(), asyncio.Event()
+    await wait(alarm, at_once, soon(1))
+    waiting = asyncio.ensure_future(wait(alarm, go_on.wait, None))
+
+    await time.passes(5)
+    go_on.set()
+
+    assert await waiting is True
+
+
+async def test_between_two_waits_nobody_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    time, alarm = LoopTime(monkeypatch), Alarm()
+    await wait(alarm, at_once, soon(1))
+    await time.passes(5)
+
+    assert await wait(alarm, at_once, soon(1)) == "done"
+
+
+async def test_what_is_over_before_it_begins_is_not_begun() -> None:
+    begun = False
+
+    async def begin() -> None:
+        nonlocal begun
+        begun = True
+
+    with pytest.raises(TimeoutError):
+        await wait(Alarm(), begin, soon(0))
+
+    assert not begun
+
+
+async def test_a_cancellation_from_outside_is_no_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    time, alarm = LoopTime(monkeypatch), Alarm()
+    waiting = asyncio.ensure_future(wait(alarm, for_ever, soon(1)))
+    await time.passes(0)
+    waiting.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def test_a_time_out_together_with_a_cancellation_from_outside_is_a_cancellation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    time, alarm = LoopTime(monkeypatch), Alarm()
+
+    async def cancelled_too() -> None:
+        try:
+            await for_ever()
+        finally:
+            waiting.cancel()
+
+    waiting = asyncio.ensure_future(wait(alarm, cancelled_too, soon(1)))
+    await time.passes(1.1)
+
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def test_what_ends_all_the_same_when_its_time_is_over_has_ended_and_its_task_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    time, alarm = LoopTime(monkeypatch), Alarm()
+
+    async def stubborn() -> str:
+        try:
+            await for_ever()
+        except asyncio.CancelledError:
+            return "done"
+        raise AssertionError("it waits for ever")
+
+    async def work() -> tuple[str, int]:
+        given = await wait(alarm, stubborn, soon(1))
+        task = asyncio.current_task()
+        assert task is not None
+        return given, task.cancelling()
+
+    working = asyncio.ensure_future(work())
+    await time.passes(1.1)
+
+    assert await working == ("done", 0)
+
+
+async def test_an_alarm_that_is_closed_leaves_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_timers: list[asyncio.TimerHandle] = []
+    loop = asyncio.get_running_loop()
+    call_at = loop.call_at
+
+    def noted(moment: float, ring: Callable[[], None]) -> asyncio.TimerHandle:
+        set_timers.append(call_at(moment, ring))
+        return set_timers[-1]
+
+    monkeypatch.setattr(loop, "call_at", noted)
+    alarm = Alarm()
+    for _ in range(3):
+        await wait(alarm, at_once, soon(PATIENCE))
+    alarm.close()
+
+    assert [timer.cancelled() for timer in set_timers] == [True]
