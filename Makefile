@@ -17,7 +17,7 @@ $(if $(PYTHON),,$(error Python 3.11 or newer is needed; name it with PYTHON=/pat
 $(PYTHON) -m venv --clear $(VENV)
 endef
 
-.PHONY: help run check test lint types imports unit format hundred real-model peers schemathesis llmock browser chaos soak lock image container-test scale-test clean
+.PHONY: help run check test lint types imports unit format hundred real-model peers schemathesis llmock browser chaos soak bench lock image container-test scale-test clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -70,6 +70,9 @@ chaos: $(VENV)/development ## 10,000 runs before a server that fails in every wa
 
 soak: $(VENV)/development ## 1,000 streams held open for 5 minutes, then 10,000 cuts; less: make soak ARGS="--minutes 1 --streams 200 --cuts 500"
 	$(BIN)/python -m benchmarks.soak $(ARGS)
+
+bench: $(VENV)/development ## what a request, a token, a stream and a start cost, beside others; less: make bench ARGS="--rounds 1 --only burst"
+	$(BIN)/python -m benchmarks.speed $(ARGS)
 
 lock: $(VENV)/development ## write the lock files anew from pyproject.toml
 	$(PIP) install uv

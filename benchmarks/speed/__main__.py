@@ -1,0 +1,64 @@
+"""Measures the gateway's speed, beside a plain passthrough of FastAPI and aiohttp, and nginx.
+
+    python -m benchmarks.speed --rounds 3 --json speed.json
+
+All over loopback: a model server that costs next to nothing, callers that check every answer, and each server a
+process of its own. Where there are two cores, the servers have one and the rest has the other. The table goes to
+standard output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.speed.report import markdown
+from benchmarks.speed.rounds import RESTING, measured
+from benchmarks.speed.scenarios import SCENARIOS
+from benchmarks.speed.servers import PEERS, has_nginx
+
+_FILES = 8192
+"""Open files that thousands of connections need in each process."""
+
+
+def main() -> int:
+    """Read the command line, measure, print."""
+    names = [*(scenario.name for scenario in SCENARIOS), RESTING]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, help="how often everything is measured")
+    parser.add_argument("--only", default=",".join(names), help=f"scenarios, by commas: {', '.join(names)}")
+    parser.add_argument("--peers", nargs="?", const=",".join(PEERS), default="", help="measure these too, or all")
+    parser.add_argument("--json", type=Path, help="a file for all figures")
+    arguments = parser.parse_args()
+    chosen, peers = arguments.only.split(","), [name for name in arguments.peers.split(",") if name]
+    if unknown := [name for name in chosen if name not in names] + [name for name in peers if name not in PEERS]:
+        parser.error(f"unknown: {', '.join(unknown)}")
+    _allow_files(parser)
+    if not has_nginx():
+        _tell("nginx is not installed, so what is compared with it is left out")
+    samples = measured(arguments.rounds, chosen, peers, _tell)
+    print(markdown(samples))
+    if arguments.json:
+        arguments.json.write_text(json.dumps([asdict(one) for one in samples.taken], indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _allow_files(parser: argparse.ArgumentParser) -> None:
+    """Let this process, and those it starts, open so many files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < _FILES:
+        parser.error(f"{_FILES} open files a process are needed, and {hard} are allowed (ulimit -Hn)")
+    if soft != resource.RLIM_INFINITY and soft < _FILES:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES, hard))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
