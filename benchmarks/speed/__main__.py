@@ -13,12 +13,10 @@ import argparse
 import json
 import resource
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.speed.report import markdown
-from benchmarks.speed.rounds import RESTING, measured
-from benchmarks.speed.scenarios import SCENARIOS
+from benchmarks.speed.report import figures, markdown
+from benchmarks.speed.rounds import NAMES, Rounds
 from benchmarks.speed.servers import PEERS, has_nginx
 
 _FILES = 8192
@@ -27,23 +25,24 @@ _FILES = 8192
 
 def main() -> int:
     """Read the command line, measure, print."""
-    names = [*(scenario.name for scenario in SCENARIOS), RESTING]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="how often everything is measured")
-    parser.add_argument("--only", default=",".join(names), help=f"scenarios, by commas: {', '.join(names)}")
+    parser.add_argument("--only", default=",".join(NAMES), help=f"by commas, of: {', '.join(NAMES)}")
     parser.add_argument("--peers", nargs="?", const=",".join(PEERS), default="", help="measure these too, or all")
     parser.add_argument("--json", type=Path, help="a file for all figures")
     arguments = parser.parse_args()
     chosen, peers = arguments.only.split(","), [name for name in arguments.peers.split(",") if name]
-    if unknown := [name for name in chosen if name not in names] + [name for name in peers if name not in PEERS]:
+    if unknown := [name for name in chosen if name not in NAMES] + [name for name in peers if name not in PEERS]:
         parser.error(f"unknown: {', '.join(unknown)}")
     _allow_files(parser)
     if not has_nginx():
         _tell("nginx is not installed, so what is compared with it is left out")
-    samples = measured(arguments.rounds, chosen, peers, _tell)
-    print(markdown(samples))
+    with Rounds(chosen, peers, _tell) as rounds:
+        for number in range(1, arguments.rounds + 1):
+            rounds.make(number)
+    print(markdown(rounds.samples))
     if arguments.json:
-        arguments.json.write_text(json.dumps([asdict(one) for one in samples.taken], indent=2) + "\n", encoding="utf-8")
+        arguments.json.write_text(json.dumps(figures(rounds.samples), indent=2) + "\n", encoding="utf-8")
     return 0
 
 

@@ -33,8 +33,9 @@ _END = b"\r\n\r\n"
 _BLANK = re.compile(rb"\r?\n\r?\n")
 _PATIENCE = 60.0
 """Seconds for which answers are waited for that were asked for in time."""
-_TOLD = 5
-"""Wrong answers that are told."""
+_TOLD = 3
+"""Wrong answers that are told, each in so many characters."""
+_LONGEST = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +266,7 @@ def _figures(order: Order, exchanges: list[Exchange], wrong: list[str], began: i
         wrong_count=len(wrong),
         tokens=len(marks) * order.tokens,
         seconds=(max((one.ended for one in exchanges), default=began) - began) / 1e9,
-        wrong=tuple(wrong[:_TOLD]),
+        wrong=tuple(one[:_LONGEST] for one in wrong[:_TOLD]),
         **{
             name: _percentiles(times, 1e6)
             for name, times in zip(("whole", "first_byte", "first_event", "first_token"), by_mark, strict=True)

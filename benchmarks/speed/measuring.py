@@ -85,7 +85,7 @@ class Bench:
         path = (server.stream if scenario.stream else server.answer).path
         if (server.process.pid, path) not in self._warm:
             self._warm.add((server.process.pid, path))
-            self._taken(server, replace(scenario, pace=0, pause=0, seconds=_WARM_UP, connections=8), bodies[:1])
+            self._taken(server, replace(scenario, pace=0, pause=0, seconds=_WARM_UP, connections=8), ())
         return self._taken(server, scenario, bodies)
 
     def set_model(self, scenario: Scenario) -> None:

@@ -5,80 +5,85 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 
 from benchmarks.speed import processes
-from benchmarks.speed.figures import Spread
 from benchmarks.speed.measuring import Bench
 from benchmarks.speed.resting import resting
-from benchmarks.speed.scenarios import SCENARIOS
-from benchmarks.speed.servers import GATEWAY, MODEL_SERVER, Server, model_server, starts
+from benchmarks.speed.samples import Sample, Samples, point_name
+from benchmarks.speed.scenarios import RESTING, SCENARIOS
+from benchmarks.speed.servers import GATEWAY, MODEL_SERVER, Server, Start, model_server, starts
+from benchmarks.speed.sweeps import SWEEPS
 
-RESTING = "resting"
-"""What is measured of a gateway that does little; see `resting`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """What one measurement has found: figures by name."""
-
-    round: int
-    server: str
-    scenario: str
-    values: dict[str, float]
+NAMES = (*(scenario.name for scenario in SCENARIOS), RESTING, *(sweep.name for sweep in SWEEPS))
+"""All that can be measured."""
 
 
-@dataclass(slots=True)
-class Samples:
-    """All of them."""
-
-    taken: list[Sample] = field(default_factory=list)
-
-    def spread(self, server: str, scenario: str, name: str) -> Spread | None:
-        """A figure over the rounds; None where it was not measured."""
-        values = [
-            one.values[name]
-            for one in self.taken
-            if (one.server, one.scenario) == (server, scenario) and name in one.values
-        ]
-        return Spread.of(values) if values else None
-
-    def median(self, server: str, scenario: str, name: str) -> float | None:
-        """The middle of a figure over the rounds; None where it was not measured."""
-        spread = self.spread(server, scenario, name)
-        return spread.median if spread else None
-
-
-def measured(rounds: int, chosen: Collection[str], peers: Sequence[str], tell: Callable[[str], None]) -> Samples:
-    """Measure.
+class Rounds:
+    """Measures what was chosen, as often as it is told to.
 
     Args:
-        rounds: how often.
-        chosen: names of scenarios.
-        peers: those that are measured too.
+        chosen: of `NAMES`.
+        peers: frameworks that are measured too.
         tell: is told what goes on.
     """
-    samples = Samples()
-    server_core, load_core = processes.cores()
-    with ExitStack() as stack:
+
+    def __init__(self, chosen: Collection[str], peers: Sequence[str], tell: Callable[[str], None]) -> None:
+        self.samples = Samples()
+        self._chosen = chosen
+        self._peers = peers
+        self._tell = tell
+        self._server_core, load_core = processes.cores()
+        self._stack = ExitStack()
         with processes.on_core(load_core):
-            model = stack.enter_context(model_server())
-        servers: dict[str, Server] = {MODEL_SERVER: model}
-        with processes.on_core(server_core):
-            for name, start in starts(peers).items():
-                tell(f"starting {name}")
-                servers[name] = stack.enter_context(start(model.port))
-        bench = Bench(model, load_core)
-        for number in range(rounds):
-            for scenario in SCENARIOS:
-                if scenario.name not in chosen:
-                    continue
-                mine = [name for name in scenario.servers if name in servers]
+            model = self._stack.enter_context(model_server())
+        self._bench = Bench(model, load_core)
+        self._servers: dict[str, Server] = {MODEL_SERVER: model}
+
+    def __enter__(self) -> Rounds:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def make(self, number: int) -> None:
+        """Measure everything once.
+
+        Raises:
+            Wrong: an answer was.
+        """
+        self._compare(number)
+        if RESTING in self._chosen:
+            self._tell(f"round {number}: start and memory")
+            self._note(number, GATEWAY, RESTING, resting(self._bench, self._server_core))
+        self._sweep(number)
+
+    def _compare(self, number: int) -> None:
+        known = starts(self._peers)
+        for scenario in SCENARIOS:
+            mine = [name for name in scenario.servers if name in known or name == MODEL_SERVER]
+            if scenario.name in self._chosen:
                 for name in random.sample(mine, len(mine)):
-                    tell(f"round {number + 1}: {scenario.title}: {name}")
-                    values = bench.measure(servers[name], scenario).values()
-                    samples.taken.append(Sample(number, name, scenario.name, values))
-            if RESTING in chosen:
-                tell(f"round {number + 1}: start and memory")
-                samples.taken.append(Sample(number, GATEWAY, RESTING, resting(bench, server_core)))
-    return samples
+                    self._tell(f"round {number}: {scenario.title}: {name}")
+                    server = self._started(name, known.get(name))
+                    self._note(number, name, scenario.name, self._bench.measure(server, scenario).values())
+
+    def _sweep(self, number: int) -> None:
+        for sweep in SWEEPS:
+            if sweep.name in self._chosen:
+                self._tell(f"round {number}: {sweep.title}")
+                points = random.sample(sweep.points, len(sweep.points))
+                for point in (*points, *reversed(points)):  # what the machine does meanwhile falls on all alike
+                    server = self._started(point.key, point.start)
+                    bodies = point.bodies(server, self._bench) if point.bodies else ()
+                    values = self._bench.measure(server, point.scenario, bodies).values()
+                    self._note(number, GATEWAY, point_name(sweep.name, point.number), values)
+
+    def _started(self, key: str, start: Start | None) -> Server:
+        """The server of a key, which is started once and stays."""
+        if key not in self._servers and start is not None:
+            with processes.on_core(self._server_core):
+                self._servers[key] = self._stack.enter_context(start(self._bench.model.port))
+        return self._servers[key]
+
+    def _note(self, number: int, server: str, scenario: str, values: dict[str, float]) -> None:
+        self.samples.taken.append(Sample(number, server, scenario, values))

@@ -11,6 +11,9 @@ TOKENS = 200
 PACE = 10_000
 """Microseconds between two tokens of a stream that is paced."""
 
+RESTING = "resting"
+"""What is measured of a gateway that does little; see `resting`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
