@@ -23,13 +23,15 @@ ROOM = 4096
 GATEWAY, PASSTHROUGH, NGINX, MODEL_SERVER = "gateway", "FastAPI + aiohttp", "nginx", "model server alone"
 PEERS: Mapping[str, str] = MappingProxyType(
     {
-        "pydantic-ai": "pydantic_ai",
-        "openai-agents": "openai_agents",
-        "LangChain": "langchain",
-        "Haystack": "haystack",
+        "pydantic-ai": "pydantic_ai_app",
+        "openai-agents": "openai_agents_app",
+        "LangChain": "langchain_app",
+        "Haystack": "haystack_app",
     }
 )
 """Frameworks behind FastAPI, with the names of their applications."""
+PEERS_PYTHON = REPOSITORY / ".venv" / "bench-peers" / "bin" / "python"
+"""The interpreter of the frameworks' environment, which `make bench-peers` makes."""
 QUESTION = {"message": "What is the weather in Paris?"}
 _MESSAGES = [
     {"role": "system", "content": "You are a helpful assistant."},
@@ -158,14 +160,9 @@ def has_nginx() -> bool:
 
 @contextmanager
 def peer(model_port: int, *, name: str) -> Iterator[Server]:
-    """A framework behind FastAPI. See `peer_python`."""
-    with _application(name, PEERS[name], peer_python(name), model_port, stream="plain_stream") as server:
+    """A framework behind FastAPI, of `PEERS`. It needs `PEERS_PYTHON`."""
+    with _application(name, PEERS[name], PEERS_PYTHON, model_port, stream="plain_stream") as server:
         yield server
-
-
-def peer_python(name: str) -> Path:
-    """The interpreter of a peer's environment, which `make bench-peers` makes."""
-    return REPOSITORY / ".venv" / "bench" / PEERS[name] / "bin" / "python"
 
 
 def starts(peers: Sequence[str]) -> dict[str, Start]:
@@ -198,7 +195,7 @@ def _application(name: str, module: str, python: Path, model_port: int, *, strea
     port = free_port()
     application = ["-m", "uvicorn", f"benchmarks.speed.apps.{module}:app"]
     options = ["--port", str(port), "--loop", "uvloop", "--http", "httptools", "--no-access-log", "--backlog", "4096"]
-    environment = {"MODEL_SERVER": f"http://127.0.0.1:{model_port}/v1"}
+    environment = {"MODEL_SERVER": f"http://127.0.0.1:{model_port}/v1", "HAYSTACK_TELEMETRY_ENABLED": "False"}
     process = LoggedProcess([str(python), *application, *options], env=environment, name=name)
     body = json.dumps(QUESTION)
     answer, streamed = Door("/chat", body, "plain_answer"), Door("/chat/stream", body, stream)

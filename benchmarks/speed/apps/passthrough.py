@@ -1,11 +1,7 @@
-"""The least that a Python service does: FastAPI in front, aiohttp behind, one call of the model, no tools.
-
-MODEL_SERVER=http://127.0.0.1:8080/v1 uvicorn benchmarks.speed.apps.passthrough:app
-"""
+"""The least that a Python service does: FastAPI in front, aiohttp behind, one call of the model, no tools."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,47 +9,26 @@ from typing import Any
 import aiohttp
 from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel
 
-_URL = f"{os.environ['MODEL_SERVER']}/chat/completions"
-_HEADERS = {"authorization": "Bearer none"}
+from benchmarks.speed.apps.common import KEY, MODEL, MODEL_SERVER, SYSTEM, Answer, Question, application
 
-
-class Question(BaseModel):
-    """The body of a request."""
-
-    message: str
-    conversation_id: str | None = None
-
-
-class Answer(BaseModel):
-    """The body of an answer."""
-
-    answer: str
+_URL = f"{MODEL_SERVER}/chat/completions"
+_HEADERS = {"authorization": f"Bearer {KEY}"}
 
 
 @asynccontextmanager
 async def _lifespan(_: FastAPI) -> AsyncIterator[dict[str, Any]]:
-    async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=120)
-    ) as session:
+    connector, timeout = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=120)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
         yield {"session": session}
 
 
-app = FastAPI(lifespan=_lifespan)
+app = application(lifespan=_lifespan)
 
 
 def _call(question: Question, *, stream: bool) -> dict[str, Any]:
-    messages = [
-        {"role": "system", "content": "You are a helpful assistant."},
-        {"role": "user", "content": question.message},
-    ]
-    return {"model": "mock", "messages": messages, "stream": stream}
-
-
-@app.get("/healthz")
-async def healthz() -> None:
-    """Say that it is there."""
+    messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": question.message}]
+    return {"model": MODEL, "messages": messages, "stream": stream}
 
 
 @app.post("/chat")
