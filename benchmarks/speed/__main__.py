@@ -19,6 +19,7 @@ from benchmarks.speed.report import figures, markdown
 from benchmarks.speed.rounds import NAMES, Rounds
 from benchmarks.speed.servers import PEERS, has_nginx
 
+_BEGIN, _END = "<!-- measured -->", "<!-- /measured -->"
 _FILES = 8192
 """Open files that thousands of connections need in each process."""
 
@@ -29,6 +30,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, help="how often everything is measured")
     parser.add_argument("--only", default=",".join(NAMES), help=f"by commas, of: {', '.join(NAMES)}")
     parser.add_argument("--peers", nargs="?", const=",".join(PEERS), default="", help="measure these too, or all")
+    parser.add_argument("--document", type=Path, help="a Markdown file in which the last tables are replaced")
     parser.add_argument("--json", type=Path, help="a file for all figures")
     arguments = parser.parse_args()
     chosen, peers = arguments.only.split(","), [name for name in arguments.peers.split(",") if name]
@@ -40,7 +42,10 @@ def main() -> int:
     with Rounds(chosen, peers, _tell) as rounds:
         for number in range(1, arguments.rounds + 1):
             rounds.make(number)
-    print(markdown(rounds.samples))
+    told = markdown(rounds.samples)
+    print(told)
+    if arguments.document:
+        _replace_tables(arguments.document, told)
     if arguments.json:
         arguments.json.write_text(json.dumps(figures(rounds.samples), indent=2) + "\n", encoding="utf-8")
     return 0
@@ -48,6 +53,14 @@ def main() -> int:
 
 def _tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+def _replace_tables(document: Path, told: str) -> None:
+    before, begin, rest = document.read_text(encoding="utf-8").partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not end:
+        raise SystemExit(f"{document} does not have {_BEGIN} and {_END}, between which the tables belong")
+    document.write_text(f"{before}{begin}\n{told}\n{end}{after}", encoding="utf-8")
 
 
 def _allow_files(parser: argparse.ArgumentParser) -> None:

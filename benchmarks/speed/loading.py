@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 
-from benchmarks.speed import processes
+from benchmarks import processes
 from benchmarks.speed.load import ASKED, READY, Figures, Order
 from benchmarks.speed.wrong import Wrong
 from tests.support.gateway_process import REPOSITORY

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from http.client import HTTPConnection
 from typing import Any
 
-from benchmarks.speed import processes
+from benchmarks import processes
 from benchmarks.speed.load import Figures, Order
 from benchmarks.speed.loading import loading
 from benchmarks.speed.scenarios import Scenario

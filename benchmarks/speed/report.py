@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from benchmarks.speed import processes
+from app import __version__
+from benchmarks import processes
+from benchmarks.speed.figures import ALLOWED_EXCESS
 from benchmarks.speed.samples import Samples, point_name
 from benchmarks.speed.scenarios import RESTING, SCENARIOS
 from benchmarks.speed.servers import GATEWAY, MODEL_SERVER, NGINX, PASSTHROUGH, PEERS
+from benchmarks.speed.tables import number, spread, table, word
 from benchmarks.speed.verdicts import added_delays, all_growth, verdicts
 
 
-class Row(NamedTuple):
-    """A line of the table: a figure of a scenario."""
+class _Row(NamedTuple):
+    """A line of the first table: a figure of a scenario."""
 
     scenario: str
     title: str
@@ -24,69 +26,72 @@ class Row(NamedTuple):
 
 
 _CPU_ANSWER, _CPU_TOKEN = "cpu_ms_per_answer", "cpu_us_per_token"
-ROWS = (
-    Row("answer-1", "ms CPU an answer", _CPU_ANSWER),
-    Row("answer-32", "ms CPU an answer", _CPU_ANSWER),
-    Row("answer-32", "answers a CPU second", "answers_per_cpu_second"),
-    Row("answer-256", "ms CPU an answer", _CPU_ANSWER),
-    Row("answer-256", "answers a CPU second", "answers_per_cpu_second"),
-    Row("remembered", "ms CPU an answer", _CPU_ANSWER),
-    Row("answer-32", "answers a second", "answers_per_second"),
-    Row("burst", "µs CPU a token", _CPU_TOKEN),
-    Row("burst", "tokens a second", "tokens_per_second"),
+_ROWS = (
+    _Row("answer-1", "ms CPU an answer", _CPU_ANSWER),
+    _Row("answer-32", "ms CPU an answer", _CPU_ANSWER),
+    _Row("answer-32", "answers a CPU second", "answers_per_cpu_second"),
+    _Row("answer-256", "ms CPU an answer", _CPU_ANSWER),
+    _Row("answer-256", "answers a CPU second", "answers_per_cpu_second"),
+    _Row("remembered", "ms CPU an answer", _CPU_ANSWER),
+    _Row("burst", "µs CPU a token", _CPU_TOKEN),
     *(
         row
         for streams in ("paced-5", "paced-20", "paced-500")
         for row in (
-            Row(streams, "µs CPU a token", _CPU_TOKEN),
-            Row(streams, "delay of a token, p50, ms", "delay_p50_ms"),
-            Row(streams, "delay of a token, p99, ms", "delay_p99_ms"),
-            Row(streams, "tokens a second", "tokens_per_second"),
+            _Row(streams, "µs CPU a token", _CPU_TOKEN),
+            _Row(streams, "delay of a token, p50, ms", "delay_p50_ms"),
+            _Row(streams, "delay of a token, p99, ms", "delay_p99_ms"),
+            _Row(streams, "tokens a second", "tokens_per_second"),
         )
     ),
-    Row("first-event", "ms to the first event, p50", "first_event_p50_ms"),
-    Row("first-event", "ms to the first event, p99", "first_event_p99_ms"),
-    Row("first-event", "ms to the first token, p50", "first_token_p50_ms"),
-    Row(RESTING, "seconds to ready", "start_s"),
-    Row(RESTING, "seconds of CPU to ready", "start_cpu_s"),
-    Row(RESTING, "MB, idle", "idle_mb"),
-    Row(RESTING, "MB, idle after answers", "served_mb"),
-    Row(RESTING, "KiB a stream, journal apart", "kib_per_stream_without_journal"),
-    Row(RESTING, "KiB a stream in all", "kib_per_stream"),
-    Row(RESTING, "bytes of journal an event", "journal_bytes_per_event"),
+    _Row("first-event", "ms to the first event, p50", "first_event_p50_ms"),
+    _Row("first-event", "ms to the first event, p99", "first_event_p99_ms"),
+    _Row("first-event", "ms to the first token, p50", "first_token_p50_ms"),
+    _Row(RESTING, "seconds to ready", "start_s"),
+    _Row(RESTING, "seconds of CPU to ready", "start_cpu_s"),
+    _Row(RESTING, "MB, idle", "idle_mb"),
+    _Row(RESTING, "MB, idle after answers", "served_mb"),
+    _Row(RESTING, "KiB a stream, journal apart", "kib_per_stream_without_journal"),
+    _Row(RESTING, "KiB a stream in all", "kib_per_stream"),
+    _Row(RESTING, "bytes of journal an event", "journal_bytes_per_event"),
 )
 _TITLES = {scenario.name: scenario.title for scenario in SCENARIOS} | {RESTING: "a gateway of its own"}
+_SATURATED = (("answer-32", "answers_per_second", "calls"), ("burst", "tokens_per_second", "tokens"))
+"""Scenarios that keep a server as busy as can be, with what its model server must give a second."""
 
 
 def markdown(samples: Samples) -> str:
-    """The tables."""
-    return "\n\n".join("\n".join(part) for part in (_compared(samples), _grown(samples), _judged(samples)) if part)
+    """The tables, with the place where they were measured above them."""
+    where = machine()
+    told = (
+        f"Advisor Gateway {where['version']}, Python {where['python']}, {where['system']}, "
+        f"{where['processors']} processors"
+        f"{', servers and load on a core each' if where['pinned'] else ''}; {samples.rounds} rounds, "
+        f"load average {where['load_average'][0]:.1f} at the end. Median of the rounds (least to most)."
+    )
+    parts = (told, _judged(samples), _compared(samples), _grown(samples), _bottleneck(samples))
+    return "\n\n".join(part for part in parts if part)
 
 
 def figures(samples: Samples) -> dict[str, Any]:
     """All of it, for programs."""
     return {
         "machine": machine(),
+        "settings": {name: value for name, value in os.environ.items() if name.startswith("GATEWAY_")},
         "verdicts": [{**asdict(one), "is_kept": one.is_kept} for one in verdicts(samples)],
         "growth": {
             sweep.name: {**asdict(growth), "is_linear_at_most": growth.is_linear_at_most}
             for sweep, growth in all_growth(samples)
         },
-        "medians": [
-            {"server": server, "scenario": scenario, "figure": figure, **asdict(spread)}
-            for server, scenario, figure in dict.fromkeys(
-                (one.server, one.scenario, figure) for one in samples.taken for figure in one.values
-            )
-            if (spread := samples.spread(server, scenario, figure)) is not None
-        ],
         "samples": [asdict(one) for one in samples.taken],
     }
 
 
 def machine() -> dict[str, Any]:
-    """Where it was measured."""
+    """Where it was measured, and what."""
     return {
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "version": __version__,
+        "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "processors": os.cpu_count(),
         "load_average": list(os.getloadavg()),
@@ -94,66 +99,92 @@ def machine() -> dict[str, Any]:
     }
 
 
-def _compared(samples: Samples) -> list[str]:
+def _judged(samples: Samples) -> str:
+    rows = [
+        (
+            one.promise,
+            f"{'at most' if one.at_most else 'at least'} {number(one.limit)}",
+            number(one.value),
+            word(one.is_kept),
+        )
+        for one in verdicts(samples)
+    ]
+    rows += [
+        (
+            f"{sweep.title}: cost over a straight line at the end",
+            f"at most {ALLOWED_EXCESS:.0%}",
+            f"{growth.excess:+.0%}",
+            word(growth.is_linear_at_most),
+        )
+        for sweep, growth in all_growth(samples)
+    ]
+    rows += [
+        (f"{_TITLES[scenario]}: delay times nginx's, without the harness's own", "", number(value), "")
+        for scenario, value in added_delays(samples)
+    ]
+    return table(("promise", "limit", "measured", "kept"), rows)
+
+
+def _compared(samples: Samples) -> str:
     known = [GATEWAY, PASSTHROUGH, NGINX, *PEERS, MODEL_SERVER]
     servers = [name for name in known if any(one.server == name for one in samples.taken)]
     rows = [
-        (_TITLES[row.scenario], row.title, *(_cell(samples, server, row) for server in servers))
-        for row in ROWS
-        if any(samples.spread(server, row.scenario, row.figure) for server in servers)
+        (
+            _TITLES[row.scenario],
+            row.title,
+            *(spread(samples.spread(name, row.scenario, row.figure)) for name in servers),
+        )
+        for row in _ROWS
+        if any(samples.spread(name, row.scenario, row.figure) for name in servers)
     ]
-    return list(table(("scenario", "figure", *servers), rows)) if rows else []
+    return table(("scenario", "figure", *servers), rows)
 
 
-def _grown(samples: Samples) -> list[str]:
+def _grown(samples: Samples) -> str:
     rows = []
     for sweep, growth in all_growth(samples):
-        unit = "µs CPU a token" if sweep.figure == _CPU_TOKEN else "ms CPU an answer"
-        costs = [samples.least(GATEWAY, point_name(sweep.name, point.number), sweep.figure) for point in sweep.points]
-        told = ", ".join(
-            f"{point.number}: {number(cost)}"
-            for point, cost in zip(sweep.points, costs, strict=True)
-            if cost is not None
+        is_of_tokens = sweep.figure == _CPU_TOKEN
+        costs = ", ".join(
+            f"{point.number}: {number(samples.least(GATEWAY, point_name(sweep.name, point.number), sweep.figure))}"
+            for point in sweep.points
         )
-        slope = f"{number(growth.slope * 1000)} {'ns' if sweep.figure == _CPU_TOKEN else 'µs'} each {sweep.each}"
-        rows.append((sweep.title, unit, told, slope, f"{growth.excess:+.0%}", _word(growth.is_linear_at_most)))
-    head = ("against the number of", "figure", "cost", "slope", "over the line at the end", "no worse than linear")
-    return list(table(head, rows)) if rows else []
+        slope = f"{number(growth.slope * 1000)} {'ns' if is_of_tokens else 'µs'} each {sweep.each}"
+        rows.append((sweep.title, f"{'µs CPU a token' if is_of_tokens else 'ms CPU an answer'}", costs, slope))
+    return table(("against the number of", "figure", "cost", "slope"), rows)
 
 
-def _judged(samples: Samples) -> list[str]:
+def _bottleneck(samples: Samples) -> str:
+    """What the model server gives when it is asked directly, beside what it had to give, and how busy it was then."""
     rows = []
-    for one in verdicts(samples):
-        limit = f"{'at most' if one.at_most else 'at least'} {number(one.limit)}"
-        rows.append((one.promise, limit, "" if one.value is None else number(one.value), _word(one.is_kept)))
-    rows += [
-        (f"{_TITLES[scenario]}: the same without the harness's own delay", "", number(value), "")
-        for scenario, value in added_delays(samples)
-    ]
-    return list(table(("promise", "limit", "measured", "kept"), rows))
-
-
-def _word(is_so: bool | None) -> str:
-    return "not measured" if is_so is None else "yes" if is_so else "**no**"
-
-
-def _cell(samples: Samples, server: str, row: Row) -> str:
-    spread = samples.spread(server, row.scenario, row.figure)
-    if spread is None:
-        return ""
-    if spread.least == spread.most:
-        return number(spread.median)
-    return f"**{number(spread.median)}** ({number(spread.least)} to {number(spread.most)})"
-
-
-def number(value: float) -> str:
-    """A number with three figures, or whole."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004 - three figures
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
-    """A table in Markdown, by line."""
-    yield "| " + " | ".join(head) + " |"
-    yield "|" + "---|" * len(head)
-    for row in rows:
-        yield "| " + " | ".join(map(str, row)) + " |"
+    for scenario, figure, unit in _SATURATED:
+        most = samples.median(MODEL_SERVER, scenario, figure)
+        for name in dict.fromkeys(one.server for one in samples.taken if one.scenario == scenario):
+            needed = samples.median(name, scenario, figure)
+            if most is None or needed is None or name == MODEL_SERVER:
+                continue
+            needed *= 2 if unit == "calls" and name not in (NGINX, PASSTHROUGH) else 1
+            shares = [
+                f"{samples.median(name, scenario, share) or 0:.0%}"
+                for share in ("cpu_share", "model_server_cpu_share", "load_cpu_share")
+            ]
+            rows.append(
+                (
+                    _TITLES[scenario],
+                    name,
+                    f"{number(needed)} {unit}",
+                    f"{number(most)} {unit}",
+                    f"{most / needed:.0f} times",
+                    *shares,
+                )
+            )
+    head = (
+        "scenario",
+        "server",
+        "needs a second",
+        "model server can give",
+        "spare",
+        "server's core",
+        "model server",
+        "callers",
+    )
+    return table(head, rows)

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
-from benchmarks.speed import processes
+from benchmarks import processes
 from benchmarks.speed.loading import loading
 from benchmarks.speed.measuring import Bench, asked, order_of
 from benchmarks.speed.scenarios import Scenario

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 
-from benchmarks.speed import processes
+from benchmarks import processes
 from benchmarks.speed.measuring import Bench
 from benchmarks.speed.resting import resting
 from benchmarks.speed.samples import Sample, Samples, point_name

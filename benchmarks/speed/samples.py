@@ -24,6 +24,11 @@ class Samples:
 
     taken: list[Sample] = field(default_factory=list)
 
+    @property
+    def rounds(self) -> int:
+        """How many there were."""
+        return len({one.round for one in self.taken})
+
     def spread(self, server: str, scenario: str, figure: str) -> Spread | None:
         """A figure over the rounds; None where it was not measured."""
         values = [

@@ -117,6 +117,7 @@ def gateway(
                 "GATEWAY_MODEL__BASE_URL": f"http://127.0.0.1:{model_port}/v1",
                 "GATEWAY_MODEL__MAX_CONNECTIONS": str(ROOM),
                 "GATEWAY_RUNS__MAX_ACTIVE": str(ROOM),
+                "GATEWAY_ENV_FILE": os.devnull,
                 "GATEWAY_MEMORY__URL": str(Path(folder) / "gateway.db"),
                 "GATEWAY_TOOLS__PACKAGES": json.dumps([_PARTS]),
                 "GATEWAY_ADVISORS": json.dumps([_ADVISOR] * advisors),

@@ -69,8 +69,8 @@ def verdicts(samples: Samples) -> list[Verdict]:
         ),
         Verdict("stream in a burst, µs CPU a token", 15, True, ours("burst", _TOKEN)),
         Verdict("stream, times cheaper than the cheapest framework", 14, False, times(peers, "burst", _TOKEN)),
-        Verdict("5 paced streams, delay at p50, times nginx's", 1.5, True, delays("paced-5")),
-        Verdict("20 paced streams, delay at p50, times nginx's", 1.5, True, delays("paced-20")),
+        Verdict("5 paced streams, delay at p50, times nginx's (2 at the very most)", 1.5, True, delays("paced-5")),
+        Verdict("20 paced streams, delay at p50, times nginx's (2 at the very most)", 1.5, True, delays("paced-20")),
         Verdict("first event of an idle gateway, ms at p50", 3, True, ours("first-event", "first_event_p50_ms")),
         Verdict("memory when idle, MB", 75, True, ours(RESTING, "idle_mb")),
         Verdict(

@@ -12,16 +12,17 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.speed import processes
+from benchmarks import processes
 from benchmarks.speed.figures import Growth, Spread, percentile
 from benchmarks.speed.measuring import Bench
 from benchmarks.speed.model_server import Asked, ModelServer
 from benchmarks.speed.pacing import Pacer
-from benchmarks.speed.report import figures, markdown, number
+from benchmarks.speed.report import figures, markdown
 from benchmarks.speed.samples import Sample, Samples, point_name
 from benchmarks.speed.scenarios import Scenario
 from benchmarks.speed.servers import GATEWAY, MODEL_SERVER, NGINX, PASSTHROUGH, PEERS, model_server
 from benchmarks.speed.sweeps import SWEEPS
+from benchmarks.speed.tables import number, spread
 from benchmarks.speed.verdicts import added_delays, growth_of, verdicts
 from benchmarks.speed.wrong import Wrong
 
@@ -92,6 +93,7 @@ def test_what_a_process_has_started_counts_too() -> None:
     assert held > 2_000
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system binds no process to a core")
 def test_a_core_is_given_back() -> None:
     before = os.sched_getaffinity(0)
     with processes.on_core(min(before)):
@@ -241,6 +243,10 @@ def test_the_report_says_all_of_it_for_people_and_for_programs() -> None:
 )
 def test_numbers_are_told_with_three_figures_or_whole(value: float, told: str) -> None:
     assert number(value) == told
+
+
+def test_a_spread_is_told_where_there_is_one() -> None:
+    assert [spread(Spread(2, 1, 3)), spread(Spread(2, 2, 2)), spread(None)] == ["2 (1 to 3)", "2", ""]
 
 
 @pytest.mark.server
