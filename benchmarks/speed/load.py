@@ -15,91 +15,21 @@ import json
 import re
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import uvloop
 
-from benchmarks.speed.answers import CHECKS, Expected, delays_of
 from benchmarks.speed.exchange import LAST_CHUNK, Exchange
-from benchmarks.speed.figures import percentile
-from benchmarks.speed.wrong import Wrong
+from benchmarks.speed.seen import Figures, Order, figures_of
 
 READY, ASKED = "ready", "asked"
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _END = b"\r\n\r\n"
-_BLANK = re.compile(rb"\r?\n\r?\n")
 _PATIENCE = 60.0
 """Seconds for which answers are waited for that were asked for in time."""
-_TOLD = 3
-"""Wrong answers that are told, each in so many characters."""
-_LONGEST = 300
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What to ask, how often, and what must come.
-
-    Attributes:
-        port: on loopback.
-        path: what is posted to.
-        bodies: what is posted, again and again; dealt out to the connections where there are several.
-        check: the name of the check, of `CHECKS`.
-        tokens: see `Expected`, as with the two that follow.
-        rounds: see `Expected`.
-        paced: see `Expected`.
-        connections: on which is asked at a time.
-        seconds: for which new questions are asked.
-        least: questions on each connection, whatever the time.
-        before: questions on each connection before it begins, so that all there is to set up is there.
-        pause: seconds between an answer and the next question on a connection.
-        ramp: seconds over which the connections begin.
-    """
-
-    port: int
-    path: str
-    bodies: tuple[str, ...]
-    check: str
-    tokens: int
-    rounds: int
-    paced: bool
-    connections: int
-    seconds: float
-    least: int = 1
-    before: int = 0
-    pause: float = 0.0
-    ramp: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What was seen. Times are in milliseconds, by percentile.
-
-    Attributes:
-        answers: how many were right.
-        wrong: what was wrong with the others, the first few, and how many there were.
-        wrong_count: how many there were.
-        tokens: in the right answers.
-        seconds: from the first question to the last answer.
-        whole: from the question to the end of its answer.
-        first_byte: to the first byte.
-        first_event: to the end of the first event.
-        first_token: to the end of the first token.
-        delay: of tokens that say when they were written.
-    """
-
-    answers: int
-    wrong_count: int
-    tokens: int
-    seconds: float
-    wrong: tuple[str, ...] = ()
-    whole: dict[str, float] = field(default_factory=dict)
-    first_byte: dict[str, float] = field(default_factory=dict)
-    first_event: dict[str, float] = field(default_factory=dict)
-    first_token: dict[str, float] = field(default_factory=dict)
-    delay: dict[str, float] = field(default_factory=dict)
 
 
 class Caller(asyncio.Protocol):
@@ -234,66 +164,13 @@ class Asking:
                 await self._all_ended
         except TimeoutError:
             self.wrong.append(f"{self._open} connections still wait for answers after {_PATIENCE:.0f} s")
-        return partial(_figures, order, self.exchanges, self.wrong, began)
+        return partial(figures_of, order, self.exchanges, self.wrong, began)
 
 
 def _request(order: Order, body: str) -> bytes:
     data = body.encode()
     head = f"POST {order.path} HTTP/1.1\r\nhost: 127.0.0.1:{order.port}\r\ncontent-type: application/json\r\n"
     return f"{head}accept: */*\r\ncontent-length: {len(data)}\r\n\r\n".encode() + data
-
-
-def _figures(order: Order, exchanges: list[Exchange], wrong: list[str], began: int) -> Figures:
-    expected = Expected(order.tokens, order.rounds, order.paced)
-    check = CHECKS[order.check]
-    right: set[bytes] = set()
-    delays: list[int] = []
-    marks: list[tuple[int, int, int, int]] = []
-    for exchange in exchanges:
-        try:
-            response = exchange.response()
-            if response.body not in right:
-                check(response.body, expected)
-                right = {response.body}  # servers that pass bytes on give the same again and again
-            marks.append(_marks(exchange, response.read_at, response.body))
-            if order.paced:
-                delays += delays_of(response)
-        except (Wrong, KeyError, IndexError, ValueError) as error:
-            wrong.append(f"{type(error).__name__}: {error}")
-    by_mark = list(zip(*marks, strict=True)) or [()] * 4
-    return Figures(
-        answers=len(marks),
-        wrong_count=len(wrong),
-        tokens=len(marks) * order.tokens,
-        seconds=(max((one.ended for one in exchanges), default=began) - began) / 1e9,
-        wrong=tuple(one[:_LONGEST] for one in wrong[:_TOLD]),
-        **{
-            name: _percentiles(times, 1e6)
-            for name, times in zip(("whole", "first_byte", "first_event", "first_token"), by_mark, strict=True)
-        },
-        delay=_percentiles(delays, 1e3),
-    )
-
-
-def _marks(exchange: Exchange, read_at: Any, body: bytes) -> tuple[int, int, int, int]:
-    """Nanoseconds to the end, the first byte, the first event and the first token of an answer."""
-    sent = exchange.sent
-    event, token = _BLANK.search(body), body.find(b" t0")
-    return (
-        exchange.ended - sent,
-        exchange.reads[0][0] - sent,
-        (read_at(event.end() - 1) if event else exchange.ended) - sent,
-        (read_at(token + len(b" t0000000000000000")) if token >= 0 else exchange.ended) - sent,
-    )
-
-
-def _percentiles(values: Iterable[float], unit: float) -> dict[str, float]:
-    ordered = sorted(values)
-    if not ordered:
-        return {}
-    return {f"p{share}": percentile(ordered, share / 100) / unit for share in (50, 90, 99)} | {
-        "most": ordered[-1] / unit
-    }
 
 
 async def _main() -> None:

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import asdict
 
 from benchmarks import processes
-from benchmarks.speed.load import ASKED, READY, Figures, Order
+from benchmarks.speed.load import ASKED, READY
+from benchmarks.speed.seen import Figures, Order
 from benchmarks.speed.wrong import Wrong
 from tests.support.gateway_process import REPOSITORY
 

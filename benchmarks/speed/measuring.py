@@ -10,9 +10,9 @@ from http.client import HTTPConnection
 from typing import Any
 
 from benchmarks import processes
-from benchmarks.speed.load import Figures, Order
 from benchmarks.speed.loading import loading
 from benchmarks.speed.scenarios import Scenario
+from benchmarks.speed.seen import Figures, Order
 from benchmarks.speed.servers import QUESTION, Server
 from benchmarks.speed.wrong import Wrong
 

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.speed.answers import CHECKS, Expected, delays_of
 from benchmarks.speed.exchange import Exchange
 from benchmarks.speed.replies import RESULT, Replies, arguments, text, token
+from benchmarks.speed.seen import Order, figures_of
 from benchmarks.speed.wrong import Wrong
 
 EXPECTED = Expected(tokens=3, rounds=1, paced=False)
@@ -183,6 +184,24 @@ def test_each_token_counts_when_all_of_it_was_read_for_the_first_time() -> None:
 
     assert response.read_at(0) == 1000
     assert delays_of(response) == [0, 0]
+
+
+def test_right_answers_are_counted_and_wrong_ones_are_told() -> None:
+    order = Order(
+        port=0, path="", bodies=(), check="plain_answer", tokens=1, rounds=0, paced=False, connections=1, seconds=0
+    )
+    body = json.dumps({"answer": text(1)}).encode()
+    head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body)
+    right = Exchange(1_000_000, [(3_000_000, head + body[:-2]), (5_000_000, body[-2:])])
+    wrong = [Exchange(1_000_000, [(9_000_000, reply)]) for reply in (head, head + body.replace(b"answer", b"reply!"))]
+
+    seen = figures_of(order, [right, *wrong], ["the connection was closed"], began=0)
+
+    assert (seen.answers, seen.tokens, seen.wrong_count) == (1, 1, 3)
+    assert (seen.whole["p50"], seen.first_byte["p50"], seen.first_token["p50"]) == (4.0, 2.0, 2.0)
+    assert seen.seconds == 0.009
+    assert seen.wrong[0] == "the connection was closed"
+    assert figures_of(order, [], [], began=0).whole == {}
 
 
 def test_the_arguments_of_each_round_are_others() -> None:

@@ -13,7 +13,7 @@ from haystack.tools import Tool
 from haystack.utils import Secret
 from sse_starlette import EventSourceResponse
 
-from benchmarks.speed.apps.common import (
+from benchmarks.speed.apps.doors import (
     KEY,
     MODEL,
     MODEL_SERVER,

@@ -10,7 +10,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from sse_starlette import EventSourceResponse
 
-from benchmarks.speed.apps.common import (
+from benchmarks.speed.apps.doors import (
     KEY,
     MODEL,
     MODEL_SERVER,

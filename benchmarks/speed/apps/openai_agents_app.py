@@ -9,7 +9,7 @@ from agents import Agent, OpenAIChatCompletionsModel, Runner, function_tool, set
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 from sse_starlette import EventSourceResponse
 
-from benchmarks.speed.apps.common import (
+from benchmarks.speed.apps.doors import (
     KEY,
     MODEL,
     MODEL_SERVER,

@@ -10,7 +10,7 @@ import aiohttp
 from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
 
-from benchmarks.speed.apps.common import KEY, MODEL, MODEL_SERVER, SYSTEM, Answer, Question, application
+from benchmarks.speed.apps.doors import KEY, MODEL, MODEL_SERVER, SYSTEM, Answer, Question, application
 
 _URL = f"{MODEL_SERVER}/chat/completions"
 _HEADERS = {"authorization": f"Bearer {KEY}"}

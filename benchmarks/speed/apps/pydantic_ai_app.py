@@ -11,7 +11,7 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from sse_starlette import EventSourceResponse
 
-from benchmarks.speed.apps.common import (
+from benchmarks.speed.apps.doors import (
     KEY,
     MODEL,
     MODEL_SERVER,
