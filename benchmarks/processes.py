@@ -55,11 +55,14 @@ def on_core(core: int | None) -> Iterator[None]:
 
 
 def cores() -> tuple[int | None, int | None]:
-    """A core for what is measured, and one for what measures; None where there are no two to be had."""
+    """A core for what is measured, and one for what measures; None where there are no two to be had.
+
+    The first and the last: however a system numbers them, those are not two halves of one, where there are others.
+    """
     if not hasattr(os, "sched_getaffinity"):
         return None, None
     allowed = sorted(os.sched_getaffinity(0))
-    return (allowed[0], allowed[1]) if len(allowed) > 1 else (None, None)
+    return (allowed[0], allowed[-1]) if len(allowed) > 1 else (None, None)
 
 
 def _parents() -> Iterator[tuple[int, int]]:

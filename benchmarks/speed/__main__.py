@@ -18,6 +18,7 @@ from pathlib import Path
 from benchmarks.speed.report import figures, markdown
 from benchmarks.speed.rounds import NAMES, Rounds
 from benchmarks.speed.servers import PEERS, has_nginx
+from benchmarks.speed.wrong import Wrong
 
 _BEGIN, _END = "<!-- measured -->", "<!-- /measured -->"
 _FILES = 8192
@@ -39,9 +40,13 @@ def main() -> int:
     _allow_files(parser)
     if not has_nginx():
         _tell("nginx is not installed, so what is compared with it is left out")
-    with Rounds(chosen, peers, _tell) as rounds:
-        for number in range(1, arguments.rounds + 1):
-            rounds.make(number)
+    try:
+        with Rounds(chosen, peers, _tell) as rounds:
+            for number in range(1, arguments.rounds + 1):
+                rounds.make(number)
+    except Wrong as error:
+        _tell(f"WRONG: {error}")
+        return 1
     told = markdown(rounds.samples)
     print(told)
     if arguments.document:

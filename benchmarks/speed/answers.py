@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from benchmarks.speed.exchange import Response
-from benchmarks.speed.replies import RESULT, TOKEN, arguments, text
+from benchmarks.speed.replies import RESULT, TOKEN, arguments, text, token
 from benchmarks.speed.wrong import Wrong
 
 _STAMPED = re.compile(TOKEN.pattern.encode())
@@ -45,7 +45,7 @@ class Expected:
                 raise Wrong(f"not the text that the model server wrote: {said[:200]!r}")
             return
         numbers = [int(number) for number in TOKEN.findall(said)]
-        if len(numbers) != self.tokens or len(said) != len("".join(f" t{number:016d}." for number in numbers)):
+        if len(numbers) != self.tokens or said != "".join(token(number).decode() for number in numbers):
             raise Wrong(f"{len(numbers)} tokens in place of {self.tokens}: {said[:200]!r}")
         if any(before > after for before, after in pairwise(numbers)):
             raise Wrong("tokens came in another order than they were written in")

@@ -17,7 +17,7 @@ TOOL = "get_weather"
 RESULT = "sunny"
 TOKEN = re.compile(r" t(\d{16})\.")
 """A token; its group is the number."""
-_CITY_PIECES = 4
+_PIECE = 4
 """Characters of a call's arguments that come in one chunk."""
 _COMMON = {"id": "chatcmpl-AbCdEfGhIjKlMnOpQrStUvWx", "created": 1_700_000_000, "model": "mock"}
 _KIND = {"service_tier": "default", "system_fingerprint": "fp_44709d6fcb"}
@@ -44,6 +44,11 @@ def text(tokens: int) -> str:
 def arguments(round_: int) -> str:
     """The arguments of a round's call, each other than those before: a gateway may stop a model that repeats itself."""
     return json.dumps({"city": f"Paris {round_}"}, separators=(",", ":"))
+
+
+def pieces(written: str) -> list[str]:
+    """The pieces in which a call's arguments come in a stream."""
+    return [written[at : at + _PIECE] for at in range(0, len(written), _PIECE)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +106,8 @@ def _streams(calls: Iterable[dict[str, Any]], tokens: int, *, usage: bool) -> li
 def _call_stream(call: dict[str, Any], *, usage: bool) -> bytes:
     function = call["function"]
     begun = {"index": 0, **call, "function": {"name": function["name"], "arguments": ""}}
-    written: str = function["arguments"]
-    pieces = [written[at : at + _CITY_PIECES] for at in range(0, len(written), _CITY_PIECES)]
-    deltas = [{"tool_calls": [{"index": 0, "function": {"arguments": piece}}]} for piece in pieces]
+    told = pieces(function["arguments"])
+    deltas = [{"tool_calls": [{"index": 0, "function": {"arguments": piece}}]} for piece in told]
     first: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [begun], "refusal": None}
     chunks = [_chunk(delta, usage=usage) for delta in (first, *deltas)]
     return b"".join([_HEAD, *chunks, _tail("tool_calls", usage=usage)])

@@ -11,12 +11,13 @@ from dataclasses import replace
 from benchmarks import processes
 from benchmarks.speed.loading import loading
 from benchmarks.speed.measuring import Bench, asked, order_of
+from benchmarks.speed.replies import arguments, pieces
 from benchmarks.speed.scenarios import Scenario
 from benchmarks.speed.servers import GATEWAY, Server, gateway
 from benchmarks.speed.wrong import Wrong
 
 STREAMS = 1_000
-EVENTS_BEFORE_TEXT = 14
+EVENTS_BEFORE_TEXT = 7 + len(pieces(arguments(0)))
 """Events of a stream before its first token: the run's, two rounds' and a tool call's."""
 _READY = b"GET /readyz HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n\r\n"
 _LOOK = 0.002
