@@ -10,7 +10,7 @@ from benchmarks.speed.wrong import Wrong
 
 _END = b"\r\n\r\n"
 _LINE = b"\r\n"
-LAST_CHUNK = b"0\r\n\r\n"
+_LAST_CHUNK = b"0\r\n\r\n"
 
 
 @dataclass(slots=True)
@@ -29,6 +29,14 @@ class Exchange:
     def ended(self) -> int:
         """When the last piece came."""
         return self.reads[-1][0]
+
+    @property
+    def has_last_chunk(self) -> bool:
+        """Whether the end of a response in chunks has come, be it in several pieces."""
+        last = self.reads[-1][1]
+        if len(last) < len(_LAST_CHUNK):
+            last = b"".join(data for _, data in self.reads[-len(_LAST_CHUNK) :])
+        return last.endswith(_LAST_CHUNK)
 
     def response(self) -> Response:
         """What came back, taken apart.
@@ -64,7 +72,7 @@ def _chunks(raw: bytes, begin: int) -> list[tuple[int, int]]:
             raise Wrong("the response was cut off")
         size = int(raw[at:line], 16)
         if not size:
-            if raw[at:] != LAST_CHUNK:
+            if raw[at:] != _LAST_CHUNK:
                 raise Wrong(f"after the last chunk came {raw[at : at + 200]!r}")
             return found
         found.append((line + 2, size))

@@ -22,7 +22,7 @@ from typing import cast
 
 import uvloop
 
-from benchmarks.speed.exchange import LAST_CHUNK, Exchange
+from benchmarks.speed.exchange import Exchange
 from benchmarks.speed.seen import Figures, Order, figures_of
 
 READY, ASKED = "ready", "asked"
@@ -66,7 +66,7 @@ class Caller(asyncio.Protocol):
             self._left = _length_left(data)
         elif self._left is not None:
             self._left -= len(data)
-        if self._left == 0 if self._left is not None else data.endswith(LAST_CHUNK):
+        if self._left == 0 if self._left is not None else exchange.has_last_chunk:
             self._exchange = None
             self._asking.exchanges.append(exchange)
             if self._asking.order.pause:

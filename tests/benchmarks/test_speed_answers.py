@@ -157,6 +157,12 @@ def test_a_response_is_put_together_however_it_was_read() -> None:
     assert exchange(b"3\r\nhel\r", b"\n2\r\nlo\r\n0\r", b"\n\r\n").response().body == b"hello"
 
 
+def test_the_last_chunk_is_seen_however_it_was_read() -> None:
+    assert exchange(b"5\r\nhello\r\n0\r\n\r\n").has_last_chunk
+    assert exchange(b"5\r\nhello\r\n0\r", b"\n", b"\r\n").has_last_chunk
+    assert not exchange(b"5\r\nhello\r\n0\r", b"\n").has_last_chunk
+
+
 @pytest.mark.parametrize(
     "cut",
     [
