@@ -55,9 +55,11 @@ class Growth:
     def of(cls, points: Sequence[tuple[float, float]]) -> Growth:
         """By points of number and cost, in the order of the numbers; three at least."""
         fitted = _line(points)
-        nearer = _line(points[: (len(points) + 1) // 2])
+        slope, base = _line(nearer := points[: (len(points) + 1) // 2])
+        if slope < 0:  # nothing is cheaper for being more: what was measured there was disturbed
+            slope, base = 0.0, statistics.fmean(cost for _, cost in nearer)
         last, cost = points[-1]
-        return cls(fitted[1], fitted[0], (cost - (nearer[0] * last + nearer[1])) / cost)
+        return cls(fitted[1], fitted[0], (cost - (slope * last + base)) / cost)
 
     @property
     def is_linear_at_most(self) -> bool:

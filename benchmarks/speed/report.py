@@ -56,6 +56,7 @@ _ROWS = (
     _Row(RESTING, "bytes of journal an event", "journal_bytes_per_event"),
 )
 _TITLES = {scenario.name: scenario.title for scenario in SCENARIOS} | {RESTING: "a gateway of its own"}
+_SERVERS = (GATEWAY, PASSTHROUGH, NGINX, *PEERS)
 _SATURATED = (("answer-32", "answers_per_second", "calls"), ("burst", "tokens_per_second", "tokens"))
 """Scenarios that keep a server as busy as can be, with what its model server must give a second."""
 
@@ -126,8 +127,7 @@ def _judged(samples: Samples) -> str:
 
 
 def _compared(samples: Samples) -> str:
-    known = [GATEWAY, PASSTHROUGH, NGINX, *PEERS, MODEL_SERVER]
-    servers = [name for name in known if any(one.server == name for one in samples.taken)]
+    servers = [name for name in (*_SERVERS, MODEL_SERVER) if any(one.server == name for one in samples.taken)]
     rows = [
         (
             _TITLES[row.scenario],
@@ -158,9 +158,9 @@ def _bottleneck(samples: Samples) -> str:
     rows = []
     for scenario, figure, unit in _SATURATED:
         most = samples.median(MODEL_SERVER, scenario, figure)
-        for name in dict.fromkeys(one.server for one in samples.taken if one.scenario == scenario):
+        for name in _SERVERS:
             needed = samples.median(name, scenario, figure)
-            if most is None or needed is None or name == MODEL_SERVER:
+            if most is None or needed is None:
                 continue
             needed *= 2 if unit == "calls" and name not in (NGINX, PASSTHROUGH) else 1
             shares = [
@@ -173,7 +173,7 @@ def _bottleneck(samples: Samples) -> str:
                     name,
                     f"{number(needed)} {unit}",
                     f"{number(most)} {unit}",
-                    f"{most / needed:.0f} times",
+                    f"{number(most / needed)} times",
                     *shares,
                 )
             )

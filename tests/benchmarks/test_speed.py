@@ -46,10 +46,11 @@ def test_a_spread_has_the_middle_and_both_ends() -> None:
         ([1, 1, 1, 1, 1], True),
         ([5, 5.2, 5.3, 5.6, 5.7], True),
         ([1, 4, 6, 7, 7.5], True),
+        ([4.8, 2.6, 3.1, 3.2, 2.7], True),
         ([1, 4, 9, 16, 25], False),
         ([1, 1.1, 1.3, 2, 4], False),
     ],
-    ids=["a line", "flat", "nearly flat", "slower than a line", "a square", "a bend"],
+    ids=["a line", "flat", "nearly flat", "slower than a line", "disturbed", "a square", "a bend"],
 )
 def test_growth_that_is_worse_than_a_line_is_seen(costs: list[float], linear: bool) -> None:
     growth = Growth.of(list(zip(map(float, range(5)), costs, strict=True)))
