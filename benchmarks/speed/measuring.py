@@ -69,7 +69,7 @@ class Bench:
     def __init__(self, model: Server, load_core: int | None) -> None:
         self.model = model
         self.load_core = load_core
-        self._warm: set[tuple[int, str]] = set()
+        self._warm: set[tuple[int, bool, bool]] = set()
 
     def measure(self, server: Server, scenario: Scenario, bodies: Sequence[str] = ()) -> Measured:
         """Measure a server, which is warmed up before if it was not.
@@ -82,9 +82,9 @@ class Bench:
         Raises:
             Wrong: an answer was.
         """
-        path = (server.stream if scenario.stream else server.answer).path
-        if (server.process.pid, path) not in self._warm:
-            self._warm.add((server.process.pid, path))
+        way = server.process.pid, scenario.stream, scenario.remembered  # what it takes is loaded when it is first gone
+        if way not in self._warm:
+            self._warm.add(way)
             self._taken(server, replace(scenario, pace=0, pause=0, seconds=_WARM_UP, connections=8), ())
         return self._taken(server, scenario, bodies)
 

@@ -130,10 +130,9 @@ def _in_conversations(turns: int, server: Server, bench: Bench) -> list[str]:
     """A question in each of many conversations, that have so many turns before it."""
     batch = secrets.token_hex(4)
     names = [f"{batch}-{number}" for number in range(_CONNECTIONS * _COUNTED)]
-    if turns:
-        long = _long_conversation(server, bench)
-        for name in names:
-            asked(server.port, f"/conversations/{long}/fork", {"turn": turns, "id": name})
+    long = _long_conversation(server, bench)
+    for name in names if turns else ():
+        asked(server.port, f"/conversations/{long}/fork", {"turn": turns, "id": name})
     return [json.dumps({**QUESTION, "conversation_id": name}) for name in names]
 
 
