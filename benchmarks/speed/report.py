@@ -67,8 +67,9 @@ def markdown(samples: Samples) -> str:
     told = (
         f"Advisor Gateway {where['version']}, Python {where['python']}, {where['system']}, "
         f"{where['processors']} processors"
-        f"{', servers and load on a core each' if where['pinned'] else ''}; {samples.rounds} rounds, "
-        f"load average {where['load_average'][0]:.1f} at the end. Median of the rounds (least to most)."
+        f"{', servers and load on a core each' if where['pinned'] else ''}; "
+        f"rounds: {samples.rounds}; load average at the end: {where['load_average'][0]:.1f}. "
+        "Medians of the rounds (least to most)."
     )
     parts = (told, _judged(samples), _compared(samples), _grown(samples), _bottleneck(samples))
     return "\n\n".join(part for part in parts if part)
