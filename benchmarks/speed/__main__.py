@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.speed.report import figures, markdown
 from benchmarks.speed.rounds import NAMES, Rounds
-from benchmarks.speed.servers import PEERS, has_nginx
+from benchmarks.speed.servers import PEERS, PEERS_PYTHON, has_nginx
 from benchmarks.speed.wrong import Wrong
 
 _BEGIN, _END = "<!-- measured -->", "<!-- /measured -->"
@@ -30,13 +30,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="how often everything is measured")
     parser.add_argument("--only", default=",".join(NAMES), help=f"by commas, of: {', '.join(NAMES)}")
-    parser.add_argument("--peers", nargs="?", const=",".join(PEERS), default="", help="measure these too, or all")
+    parser.add_argument(
+        "--peers", nargs="?", const=",".join(PEERS), default="", help=f"of {', '.join(PEERS)}; without a value all"
+    )
     parser.add_argument("--document", type=Path, help="a Markdown file in which the last tables are replaced")
     parser.add_argument("--json", type=Path, help="a file for all figures")
     arguments = parser.parse_args()
     chosen, peers = arguments.only.split(","), [name for name in arguments.peers.split(",") if name]
     if unknown := [name for name in chosen if name not in NAMES] + [name for name in peers if name not in PEERS]:
         parser.error(f"unknown: {', '.join(unknown)}")
+    if peers and not PEERS_PYTHON.exists():
+        parser.error("the frameworks are not installed: use `make bench-peers`")
     _allow_files(parser)
     if not has_nginx():
         _tell("nginx is not installed, so what is compared with it is left out")
