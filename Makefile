@@ -17,7 +17,7 @@ $(if $(PYTHON),,$(error Python 3.11 or newer is needed; name it with PYTHON=/pat
 $(PYTHON) -m venv --clear $(VENV)
 endef
 
-.PHONY: help run check test lint types imports unit format hundred real-model peers schemathesis llmock browser chaos soak count lock image container-test scale-test clean
+.PHONY: help run check test lint types imports unit format hundred real-model peers schemathesis llmock browser chaos soak bench bench-peers count lock image container-test scale-test clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -71,6 +71,12 @@ chaos: $(VENV)/development ## 10,000 runs before a server that fails in every wa
 soak: $(VENV)/development ## 1,000 streams held open for 5 minutes, then 10,000 cuts; less: make soak ARGS="--minutes 1 --streams 200 --cuts 500"
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 
+bench: $(VENV)/development ## what a request, a token, a stream and a start cost, beside others; less: make bench ARGS="--rounds 1 --only burst"
+	$(BIN)/python -m benchmarks.speed $(ARGS)
+
+bench-peers: $(VENV)/development $(VENV)/bench-peers/ready ## the same with pydantic-ai, openai-agents, LangChain and Haystack
+	$(BIN)/python -m benchmarks.speed --peers $(ARGS)
+
 count: $(VENV)/development ## count the calls of a request and of a token, and fail where they grew by a tenth; new baseline: make count ARGS=--write
 	$(BIN)/python -m benchmarks.counting $(ARGS)
 
@@ -81,6 +87,7 @@ lock: $(VENV)/development ## write the lock files anew from pyproject.toml
 	$(BIN)/uv pip compile --group pyproject.toml:real-model --no-deps $(LOCK) --output-file requirements-real-model.lock
 	$(BIN)/uv pip compile --group pyproject.toml:schemathesis $(LOCK) --output-file requirements-schemathesis.lock
 	$(BIN)/uv pip compile --group pyproject.toml:llmock $(LOCK) --output-file requirements-llmock.lock
+	$(BIN)/uv pip compile --group pyproject.toml:bench-peers $(LOCK) --output-file requirements-bench-peers.lock
 
 LOCK := --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --quiet
 
@@ -116,8 +123,9 @@ $(VENV)/peers $(VENV)/browser: $(VENV)/%: $(VENV)/development tests/%/package-lo
 	npm ci --prefix tests/$* --ignore-scripts --no-audit --no-fund
 	touch $@
 
-# In environments of their own: their pytest plugins would be loaded into every run of our tests.
-$(VENV)/schemathesis/ready $(VENV)/llmock/ready: $(VENV)/%/ready: $(VENV)/development requirements-%.lock
+# In environments of their own: their pytest plugins would be loaded into every run of our tests, and what the frameworks
+# need is not what the gateway does.
+$(VENV)/schemathesis/ready $(VENV)/llmock/ready $(VENV)/bench-peers/ready: $(VENV)/%/ready: $(VENV)/development requirements-%.lock
 	$(PYTHON) -m venv --clear $(VENV)/$*
 	$(VENV)/$*/bin/python -m pip --disable-pip-version-check --no-input --quiet install \
 		--require-hashes --requirement requirements-$*.lock

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from benchmarks.processes import memory_kib
 from benchmarks.soak.caller import asked
 from tests.support.gateway_process import GatewayProcess, LoggedProcess, free_port, running_gateway
 
@@ -23,7 +22,6 @@ REST = 150.0
 """Seconds after which the gateway must be at rest. Runs are kept for ten, threads for tools for thirty, and for 75 what
 uvicorn holds of a connection that was reset while it was idle."""
 COUNTS = ("tasks", "sockets", "threads", "runs", "journals", "model_calls", "objects", "memory")
-_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ class Soaked:
     @property
     def memory(self) -> float:
         """Megabytes of the gateway's process that are resident."""
-        return memory_of(self.gateway.pid)
+        return memory_kib([self.gateway.pid]) / 1024
 
     async def held(self) -> dict[str, int]:
         """Tasks, sockets and threads, and the longest pause to collect garbage; cheap enough for while it works."""
@@ -157,15 +155,3 @@ def soaked(at_once: int) -> Iterator[Soaked]:
             yield Soaked(gateway, model, port)
     finally:
         model.close()
-
-
-def memory_of(pid: int) -> float:
-    """Megabytes of a process that are resident."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / _BYTES
-
-
-def cpu_of(pid: int) -> float:
-    """Seconds of processor time that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

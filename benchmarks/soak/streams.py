@@ -12,9 +12,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.processes import cpu_seconds
 from benchmarks.soak.account import Account
 from benchmarks.soak.caller import Line, Wrong
-from benchmarks.soak.processes import Soaked, cpu_of
+from benchmarks.soak.processes import Soaked
 from benchmarks.soak.scripts import Script
 
 WARM_UP = 60.0
@@ -124,14 +125,14 @@ class Streams:
             "model server": self._soaked.model.pid,
             "callers": os.getpid(),
         }
-        used = {name: cpu_of(pid) for name, pid in processes.items()}
+        used = {name: cpu_seconds([pid]) for name, pid in processes.items()}
         lagging = asyncio.create_task(self._watch_own_lag())
         async with asyncio.TaskGroup() as group:
             for number in range(self._held.streams):
                 group.create_task(self._caller(number))
             await self._watch()
             took = time.monotonic() - self._began
-            self._held.cpu = {name: (cpu_of(pid) - used[name]) / took for name, pid in processes.items()}
+            self._held.cpu = {name: (cpu_seconds([pid]) - used[name]) / took for name, pid in processes.items()}
         lagging.cancel()
         return self._held
 

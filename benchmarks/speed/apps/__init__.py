@@ -1,0 +1,1 @@
+"""Small applications of others' making, that are measured beside the gateway."""
