@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from app.chat import (
     ReasoningDelta,
@@ -19,6 +19,7 @@ from app.chat import (
     ToolCallSucceeded,
 )
 from app.runs import Entry, EventsGone, Run, RunCancelled, RunCompleted, RunFailed, RunGone, RunStarted
+from app.runs.journal import RunEnd
 from app.web.answers import Answer, milliseconds, round_document
 from app.web.encoding import encode
 from app.web.errors import problem_of
@@ -63,19 +64,19 @@ def _nothing(_: RunStarted | RoundStarted) -> dict[str, Any]:
     return {}
 
 
-_WIRE: Mapping[type, tuple[str, Callable[[Any], dict[str, Any]]]] = MappingProxyType(
+_WIRE: Mapping[type, tuple[bytes, Callable[[Any], dict[str, Any]]]] = MappingProxyType(
     {
-        RunStarted: ("run.started", _nothing),
-        RoundStarted: ("round.started", _nothing),
-        TextDelta: ("text.delta", _text),
-        ReasoningDelta: ("reasoning.delta", _text),
-        ToolCallStarted: ("tool_call.started", _started),
-        ToolCallArguments: ("tool_call.arguments", _arguments),
-        ToolCallReady: ("tool_call.ready", _ready),
-        ToolCallProgress: ("tool_call.progress", _progress),
-        ToolCallSucceeded: ("tool_call.result", _result),
-        ToolCallErrored: ("tool_call.error", _error),
-        RoundCompleted: ("round.completed", round_document),
+        RunStarted: (b"run.started", _nothing),
+        RoundStarted: (b"round.started", _nothing),
+        TextDelta: (b"text.delta", _text),
+        ReasoningDelta: (b"reasoning.delta", _text),
+        ToolCallStarted: (b"tool_call.started", _started),
+        ToolCallArguments: (b"tool_call.arguments", _arguments),
+        ToolCallReady: (b"tool_call.ready", _ready),
+        ToolCallProgress: (b"tool_call.progress", _progress),
+        ToolCallSucceeded: (b"tool_call.result", _result),
+        ToolCallErrored: (b"tool_call.error", _error),
+        RoundCompleted: (b"round.completed", round_document),
     }
 )
 
@@ -97,26 +98,30 @@ class Projection:
         self._round: int | None = None
         self._place = self._encoded_place()
 
-    def __call__(self, entry: Entry) -> tuple[str, bytes]:
+    def __call__(self, entry: Entry) -> tuple[bytes, bytes]:
         """The name and the data of an entry's event. From the first round on the data says the round."""
         if entry.round != self._round:
             self._round = entry.round
             self._place = self._encoded_place()
-        match entry.event:
-            case RunCompleted(response):
-                return "run.completed", encode(self._answer(response) | self._where())
-            case RunCancelled(response):
-                return "run.cancelled", encode(self._answer(response) | self._where())
-            case RunFailed(error):
-                return "run.failed", encode(self._problem(error) | self._where())
-            case event:
-                name, data = _WIRE[type(event)]
-                own = encode(data(event))
-                return name, self._place + b"," + own[1:] if own != b"{}" else self._place + b"}"
+        wire = _WIRE.get(type(entry.event))
+        if wire is None:
+            return self._end(cast("RunEnd", entry.event))  # all others have a name
+        name, data = wire
+        own = encode(data(entry.event))
+        return name, self._place + b"," + own[1:] if own != b"{}" else self._place + b"}"
 
-    def cut_off(self, error: EventsGone | RunGone) -> tuple[str, bytes]:
+    def _end(self, end: RunEnd) -> tuple[bytes, bytes]:
+        match end:
+            case RunCompleted(response):
+                return b"run.completed", encode(self._answer(response) | self._where())
+            case RunCancelled(response):
+                return b"run.cancelled", encode(self._answer(response) | self._where())
+            case RunFailed(error):
+                return b"run.failed", encode(self._problem(error) | self._where())
+
+    def cut_off(self, error: EventsGone | RunGone) -> tuple[bytes, bytes]:
         """The name and the data of the event that ends a stream before the run's end, and is none of the run's."""
-        return "stream.cut_off", encode(self._problem(error) | {"run_id": self.run_id})
+        return b"stream.cut_off", encode(self._problem(error) | {"run_id": self.run_id})
 
     def _where(self) -> dict[str, Any]:
         place: dict[str, Any] = {"run_id": self.run_id}

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
+from starlette.requests import Request
+
 from app.runs import EventsGone, LocalRun, Reader, Run
 from app.web.answers import Answer, answer_document
 from app.web.dependencies import Gateway
@@ -18,6 +20,12 @@ T = TypeVar("T")
 def answer_of(run: Run, gateway: Gateway) -> Answer:
     """What makes the answer document of a run."""
     return partial(answer_document, run_id=run.id, conversation_id=run.conversation_id, model=gateway.client.model.name)
+
+
+def path_of(request: Request, name: str, **parameters: str) -> str:
+    """The path of a route as callers know it: what `url_for` says, without making a whole address for it."""
+    root: str = request.scope.get("app_root_path", request.scope.get("root_path", ""))
+    return root.rstrip("/") + str(request.app.url_path_for(name, **parameters))
 
 
 def stream_of(

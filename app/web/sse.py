@@ -36,10 +36,11 @@ _FAREWELL = 5.0
 """Seconds a stream has to send its last event after the gateway's runs were ended."""
 
 
-def frame(name: str, data: bytes, seq: int | None = None) -> bytes:
+def frame(name: bytes, data: bytes, seq: int | None = None) -> bytes:
     """One event. Without a number it is none of the run's, and a reader's place stays where it is."""
-    number = b"" if seq is None else b"id: %d\n" % seq
-    return b"%bevent: %b\ndata: %b\n\n" % (number, name.encode(), data)
+    if seq is None:
+        return b"event: %b\ndata: %b\n\n" % (name, data)
+    return b"id: %d\nevent: %b\ndata: %b\n\n" % (seq, name, data)
 
 
 async def frames(

@@ -23,6 +23,7 @@ from app.chat.text import bytes_of, well_formed_text
 from app.providers.openai.calls import ToolCallAssembly
 from app.providers.openai.errors import Scrub, error_in_answer, protocol_error, tells_of_an_error
 from app.providers.openai.parts import PartKind, parts_of
+from app.providers.openai.plain_chunk import DELTA_FIELDS, PlainChunk
 from app.providers.openai.text_channel import TextChannel
 from app.providers.openai.think_tags import ThinkTags
 from app.providers.openai.usage import later_usage, usage_of
@@ -107,6 +108,11 @@ class AnswerAssembly:
         return self._size + self._calls.size
 
     @property
+    def takes_plain(self) -> bool:
+        """Whether `add_plain` may be used: nothing that a plain chunk has is to be kept as it is."""
+        return self._profile.kept_fields.isdisjoint(DELTA_FIELDS)
+
+    @property
     def is_whole(self) -> bool:
         """Whether what came can be an answer that ended without a word: something came, and no call is cut."""
         return bool(self.size) and self._calls.complete()
@@ -124,12 +130,7 @@ class AnswerAssembly:
         if tells_of_an_error(chunk):
             self._take_usage(chunk, [])
             raise error_in_answer(chunk, self._scrub)
-        if (label := chunk.get("id")) != self._told_id:  # nearly every chunk says the same
-            self._told_id = label
-            self._id = _said(label) or self._id
-        if (label := chunk.get("model")) != self._told_model:
-            self._told_model = label
-            self._model = _said(label) or self._model
+        self._name(chunk.get("id"), chunk.get("model"))
         choices = chunk.get("choices")
         choices = choices if isinstance(choices, list) else []
         own = [choice for choice in choices if isinstance(choice, dict) and choice.get("index") in (0, "0", None)]
@@ -139,8 +140,22 @@ class AnswerAssembly:
             self.ends_in_usage = False
         for choice in own:
             self._choose(choice, chunk, told)
-        if self.size > self._max_answer:
-            raise protocol_error(f"an answer larger than the {self._max_answer} bytes allowed", "too_large")
+        self._check_size()
+
+    def add_plain(self, chunk: PlainChunk, told: list[Delta]) -> None:
+        """Take a chunk that holds nothing but a piece of text or reasoning. See `add`."""
+        self._name(chunk.id, chunk.model)
+        self.ends_in_usage = False
+        self.begun = True
+        delta = chunk.delta
+        for field in REASONING_FIELDS:
+            if said := getattr(delta, field):
+                self._reasoning_field = self._reasoning_field or field
+                self._say(said, "reasoning", told)
+                break
+        if delta.content:
+            self._say(delta.content, "text", told)
+        self._check_size()
 
     def close(self, told: list[Delta]) -> ChatResponse:
         """The answer has ended.
@@ -173,6 +188,18 @@ class AnswerAssembly:
         message = AssistantMessage(self._text.text, calls, reasoning, self._refusal.text or None, self._kept or EMPTY)
         model, answer_id = (label and masked(label, self._secrets) for label in (self._model, self._id))
         return ChatResponse.of_call(message, reason, self._usage, model=model, id=answer_id, extra=self._extra)
+
+    def _name(self, answer_id: Any, model: Any) -> None:
+        if answer_id != self._told_id:  # nearly every chunk says the same
+            self._told_id = answer_id
+            self._id = _said(answer_id) or self._id
+        if model != self._told_model:
+            self._told_model = model
+            self._model = _said(model) or self._model
+
+    def _check_size(self) -> None:
+        if self._size + self._calls.size > self._max_answer:
+            raise protocol_error(f"an answer larger than the {self._max_answer} bytes allowed", "too_large")
 
     def _choose(self, choice: Mapping[str, Any], chunk: Mapping[str, Any], told: list[Delta]) -> None:
         finish = choice.get("finish_reason")

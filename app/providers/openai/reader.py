@@ -32,6 +32,7 @@ from app.providers.openai.errors import (
     protocol_error,
     tells_of_an_error,
 )
+from app.providers.openai.plain_chunk import plain_chunk
 from app.providers.openai.wire_json import decode, is_cut
 from app.providers.profile import Profile
 from app.providers.scrubbing import Scrubber
@@ -44,6 +45,8 @@ _BOM = b"\xef\xbb\xbf"
 _DONE = b"[done]"
 _KEEP_ALIVES = frozenset({"ping", "heartbeat", "keepalive", "keep-alive"})
 _SHOWN = 4000
+_MISSES = 3
+"""Chunks of an answer that are not plain, after which the others are not expected to be: looking costs a little."""
 
 
 class ChatCompletionReader:
@@ -76,6 +79,7 @@ class ChatCompletionReader:
         )
         self._kind: Literal["unknown", "events", "json", "other"] = "unknown"
         self._body = bytearray()  # a JSON body; of others the beginning, to be shown
+        self._misses = 0 if self._answer.takes_plain else _MISSES
         self._response: ChatResponse | None = None
         self.grew = False
         """Whether there was content in the last read, or the reason why the answer ended."""
@@ -177,6 +181,14 @@ class ChatCompletionReader:
         if len(data) == len(_DONE) and data.lower() == _DONE:
             self._end(told, marked=True)
             return
+        if self._misses < _MISSES and not event.event:
+            if plain := plain_chunk(data):
+                self._answer.add_plain(plain, told)
+                return
+            self._misses += 1
+        self._take_any(event, data, told)
+
+    def _take_any(self, event: ServerSentEvent, data: bytes, told: list[Delta]) -> None:
         try:
             payload = decode(data)
         except ValueError:
