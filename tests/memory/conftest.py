@@ -10,6 +10,7 @@ from typing import TypeAlias
 import pytest
 
 from app.memory import ConversationStore, InMemoryChatMemory, SummarizingMemory, Window
+from app.memory.deferred import DeferredMemory
 from app.memory.sql import Database, SqlChatMemory
 from app.memory.turns import Messages
 from tests.support.databases import DATABASES, emptied
@@ -17,7 +18,7 @@ from tests.support.databases import DATABASES, emptied
 Opening: TypeAlias = Callable[..., Awaitable[ConversationStore]]
 """Opens a store with a window. It is empty the first time, and what is in a database is there again the next time."""
 
-_KINDS = ["in memory", "summarizing", *DATABASES]
+_KINDS = ["in memory", "summarizing", "deferred", *DATABASES]
 
 
 @pytest.fixture(params=_KINDS)
@@ -49,6 +50,9 @@ async def open_database(database: str) -> AsyncIterator[Opening]:
 async def _opening(request: pytest.FixtureRequest, folder: Path, closing: AsyncExitStack) -> Opening:
     if request.param in {"in memory", "summarizing"}:
         return _opener(_summarizing if request.param == "summarizing" else _in_memory, closing)
+    if request.param == "deferred":
+        path = str(folder / "gateway.db")
+        return _opener(lambda window: DeferredMemory(path, lambda: SqlChatMemory(Database(path), window)), closing)
     address = await emptied(request.param, request, folder)
     return _opener(lambda window: SqlChatMemory(Database(address), window), closing)
 
