@@ -81,8 +81,10 @@ class ChatClient:
         self._advisors = tuple(advisors)
         self._tools = settled_tools(*given)
         self._constant_tools = flatten_tools(*self._tools) if all(map(is_tool, self._tools)) else None
-        self._constant_defaults = None if self._constant_tools is None else _offered_by_default(self._constant_tools)
         self._options = options or ChatOptions()
+        self._defaults = self._options
+        if self._constant_tools and self._options.tools is None:
+            self._defaults = replace(self._options, tools=_offered_by_default(self._constant_tools))
         self._system = system
         self._tool_calling = tool_calling
         self._tool_calling_advisor = tool_calling_advisor
@@ -166,10 +168,9 @@ class ChatClient:
 
     def completed(self, request: ChatRequest) -> ChatRequest:
         """The request with what it leaves open filled in from the client and the model, as `run` sends it."""
-        options = request.options.over(self._options)
-        if options.tools is None and self._tools:
-            defaults = _offered_by_default(self.tools) if self._constant_defaults is None else self._constant_defaults
-            options = replace(options, tools=defaults)
+        options = request.options.over(self._defaults)
+        if options.tools is None and self._tools:  # some of which are asked for anew
+            options = replace(options, tools=_offered_by_default(self.tools))
         options = options.over(self._model.default_options)
         messages = request.messages
         if self._system and not any(isinstance(message, SystemMessage) for message in messages):

@@ -381,6 +381,17 @@ async def test_a_copy_keeps_the_loops_configuration(*, stream: bool) -> None:
     assert (asked.response.content, len(made), original.tool_calling) == ("5", 2, False)
 
 
+@both_modes
+async def test_a_copy_with_other_tools_offers_those_alone(*, stream: bool) -> None:
+    model = ScriptedModel("Hi")
+    original = ChatClient(model, tools=[add])
+
+    await ask(original.copy(tools=[shout]), stream=stream)
+
+    assert names(model) == ["shout"]
+    assert [tool.definition.name for tool in original.tools] == ["add"]
+
+
 # --- pleasant from Python
 
 

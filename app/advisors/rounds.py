@@ -31,6 +31,11 @@ def swallowed(request: ChatRequest, response: ChatResponse) -> tuple[RoundComple
     return (RoundCompleted(last_round(request, response), last.finish_reason, last.usage, last.target),)
 
 
+def next_round(request: ChatRequest, response: ChatResponse) -> int:
+    """The number of the round that follows those of `response`, the answer to `request` so far."""
+    return request.round + len(response.rounds)
+
+
 def continued(request: ChatRequest, response: ChatResponse) -> ChatRequest:
     """The request with its rounds counted on from those of `response`, the answer to it so far."""
-    return replace(request, round=request.round + len(response.rounds))
+    return replace(request, round=next_round(request, response))

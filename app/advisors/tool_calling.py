@@ -21,7 +21,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Self, TypeVar
 
-from app.advisors.rounds import continued, last_round, swallowed
+from app.advisors.rounds import last_round, next_round, swallowed
 from app.chat import (
     HIGHEST_PRECEDENCE,
     LOWEST_PRECEDENCE,
@@ -240,5 +240,9 @@ class _Turn:
         request = (
             self.request.with_options(tool_choice="none") if self._is_closing else self.request.without_forced_tool()
         )
-        begun = replace(request, prompt=Prompt(messages, request.options), turn=self.history)
-        self.request = continued(begun, answer)
+        self.request = replace(
+            request,
+            prompt=Prompt(messages, request.options),
+            turn=self.history,
+            round=next_round(request, answer),
+        )

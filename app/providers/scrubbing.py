@@ -31,7 +31,10 @@ _PATTERNS = (
     ),
     (("api",), re.compile(r"(?i)\b(api[-_ ]?key['\"]?\s*[:=]\s*['\"]?)(?!['\"*\s])[^\s'\",;)}]+"), rf"\1{MASK}"),
     (
-        ("access", "client", "passw"),
+        (
+            *("accesstoken", "access_token", "access-token", "access token"),
+            *("clientsecret", "client_secret", "client-secret", "client secret", "passw"),
+        ),
         re.compile(
             r"(?i)\b((?:access[-_ ]?token|client[-_ ]?secret|passw(?:or)?d)['\"]?\s*[:=]\s*['\"]?)[^\s'\",;)}]+"
         ),

@@ -131,7 +131,11 @@ def _texts(value: object) -> int:
     if names is not None:
         size = 0
         for name in names:
-            size += _texts(getattr(value, name))
+            part = getattr(value, name)
+            if type(part) is str:
+                size += bytes_of(part)
+            elif part:
+                size += _texts(part)
         return size
     if isinstance(value, list | tuple):
         return sum([_ITEM + _texts(item) for item in value])

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import pytest
 
 from app.memory import ConversationStore, InMemoryChatMemory, SummarizingMemory, Window
+from app.memory.deferred import DeferredMemory
 from app.memory.sql import Database, SqlChatMemory, migrate
 from app.memory.turns import Messages
 from tests.support.postgres_server import PostgresServer
@@ -19,7 +20,7 @@ Opening: TypeAlias = Callable[..., Awaitable[ConversationStore]]
 """Opens a store with a window. It is empty the first time, and what is in a database is there again the next time."""
 
 _DATABASES = ["SQLite", pytest.param("PostgreSQL", marks=pytest.mark.server)]
-_KINDS = ["in memory", "summarizing", *_DATABASES]
+_KINDS = ["in memory", "summarizing", "deferred", *_DATABASES]
 
 
 @pytest.fixture(scope="session")
@@ -58,6 +59,9 @@ async def open_database(database: str) -> AsyncIterator[Opening]:
 async def _opening(request: pytest.FixtureRequest, folder: Path, closing: AsyncExitStack) -> Opening:
     if request.param in {"in memory", "summarizing"}:
         return _opener(_summarizing if request.param == "summarizing" else _in_memory, closing)
+    if request.param == "deferred":
+        path = str(folder / "gateway.db")
+        return _opener(lambda window: DeferredMemory(path, lambda: SqlChatMemory(Database(path), window)), closing)
     address = await _emptied(request, folder)
     return _opener(lambda window: SqlChatMemory(Database(address), window), closing)
 

@@ -56,6 +56,13 @@ class Limiter:
         """Whether a call could wait."""
         return self.waiting < self._limits.queue
 
+    def entered(self) -> bool:
+        """Take a place, if there is one at once. Returns whether there was."""
+        if not self.has_room:
+            return False
+        self.active += 1
+        return True
+
     async def enter(self, at_most: float | None = None) -> None:
         """Take a place, waiting for it where there is none.
 
@@ -65,8 +72,7 @@ class Limiter:
         Raises:
             ModelBusy: the queue is full, or the turn did not come in time.
         """
-        if self.has_room:
-            self.active += 1
+        if self.entered():
             return
         if not self.has_queue:
             raise ModelBusy(

@@ -145,7 +145,7 @@ class RoutedModel:
         self._budget.called()
         to_ask: Next = attempts.first
         while True:
-            lane = await _enter(to_ask.lanes, attempts.time_left)
+            lane = await _enter(to_ask.lanes, attempts)
             permit = lane.breaker.enter()
             is_delivered = False
             asked = _within(prompt, attempts.time_left, lane.target)
@@ -195,25 +195,24 @@ async def _called(model: ChatModel, prompt: Prompt) -> ChatEvents:
     yield Completed(await model.call(prompt))
 
 
-async def _enter(lanes: Sequence[Lane], seconds: float | None) -> Lane:
-    """Take a place in the first lane that has one, or else wait in the first that has a queue, so many seconds at most.
+async def _enter(lanes: Sequence[Lane], attempts: Attempts) -> Lane:
+    """Take a place in the first lane that has one, or else wait in the first that has a queue, while there is time.
 
     Raises:
         ModelBusy: all of them are full.
     """
-    lane = (
-        next((lane for lane in lanes if lane.limiter.has_room), None)
-        or next((lane for lane in lanes if lane.limiter.has_queue), None)
-        or lanes[0]
-    )
-    await lane.limiter.enter(seconds)
+    for lane in lanes:
+        if lane.limiter.entered():
+            return lane
+    lane = next((lane for lane in lanes if lane.limiter.has_queue), lanes[0])
+    await lane.limiter.enter(attempts.time_left)
     return lane
 
 
 def _within(prompt: Prompt, left: float | None, target: Target) -> Prompt:
     """The prompt with the time this try has: what is left of the call's, or the target's own where that is less."""
     own = target.timeout if prompt.options.timeout is None else None
-    seconds = min((limit for limit in (left, own) if limit is not None), default=None)
+    seconds = left if own is None or (left is not None and left < own) else own
     return prompt if seconds is None else Prompt(prompt.messages, replace(prompt.options, timeout=seconds))
 
 
@@ -224,10 +223,11 @@ def _was_hurried(asked: Prompt, target: Target, error: ModelError) -> bool:
 
 def _labelled(event: ChatEvent, alias: str, lane: Lane, spent: Usage | None) -> ChatEvent:
     """An answer with what the target cannot know: the alias, its own name, and what the tries before it used."""
-    if not isinstance(event, Completed):
+    name = lane.target.name
+    if not isinstance(event, Completed) or (event.response.model and name is None and spent is None):
         return event
     response = event.response if event.response.model else replace(event.response, model=alias)
-    return Completed(response.from_target(lane.target.name).with_usage(spent))
+    return Completed(response.from_target(name).with_usage(spent))
 
 
 def _told(route: Route, lane: Lane, error: ModelError) -> str:

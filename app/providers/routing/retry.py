@@ -96,11 +96,15 @@ class _Recent:
         self._times: deque[float] = deque()
 
     def add(self) -> None:
-        self.count()  # so that what is over is forgotten also where nobody asks
-        self._times.append(self._now())
+        now = self._now()
+        self._forget(now)  # also where nobody asks how many there are
+        self._times.append(now)
 
     def count(self) -> int:
-        oldest = self._now() - self._window
+        self._forget(self._now())
+        return len(self._times)
+
+    def _forget(self, now: float) -> None:
+        oldest = now - self._window
         while self._times and self._times[0] <= oldest:
             self._times.popleft()
-        return len(self._times)

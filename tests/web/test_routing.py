@@ -1,0 +1,58 @@
+"""Routes are answered directly: each dependency once, in order, and nothing that nobody gives."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pytest
+from fastapi import Depends, FastAPI, Request, Response
+
+from app.web import routing
+from tests.support.web import serving
+
+ASKED: list[str] = []
+
+
+async def _language(request: Request) -> str:
+    ASKED.append("language")
+    return request.query_params["language"]
+
+
+Language = Annotated[str, Depends(_language)]
+
+
+async def _greeting(language: Language) -> str:
+    return {"en": "Hello", "fr": "Salut"}[language]
+
+
+async def greet(request: Request, greeting: Annotated[str, Depends(_greeting)], language: Language) -> Response:
+    return Response(f"{greeting} in {language}, {request.path_params['name']}")
+
+
+async def test_a_dependency_that_several_want_is_asked_once() -> None:
+    router = routing.router("greetings")
+    router.get("/greet/{name}")(greet)
+    ASKED.clear()
+
+    async with serving(FastAPI(routes=list(router.routes))) as client:
+        answer = await client.get("/greet/Ada?language=fr")
+
+    assert answer.text == "Salut in fr, Ada"
+    assert ASKED == ["language"]
+
+
+def not_async() -> Response:
+    return Response()
+
+
+async def with_a_query_parameter(page: int) -> Response:
+    return Response(str(page))
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "told"),
+    [(not_async, "is no coroutine function"), (with_a_query_parameter, "takes what no dependency gives: page")],
+)
+def test_what_could_not_be_answered_stops_the_start(endpoint: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        routing.router("broken").get("/broken")(endpoint)
