@@ -9,7 +9,6 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.chat import ConfigurationError
 from app.memory.errors import MemoryUnavailable
@@ -39,10 +38,10 @@ async def migrate(database: Database, revision: str = "head") -> str:
     if found == wanted:
         return found
 
-    async def upgrade(connection: AsyncConnection) -> None:
+    def upgrade(connection: Connection) -> None:
         if not database.is_sqlite:
-            await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-        await connection.run_sync(_upgrade, revision)
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+        _upgrade(connection, revision)
 
     try:
         await database.migrate(upgrade)
@@ -68,7 +67,7 @@ async def check_schema(database: Database) -> None:
 async def _found(database: Database) -> str | None:
     """The revision that the tables have, None where there are none."""
     try:
-        found = await database.read(lambda connection: connection.run_sync(_revision))
+        found = await database.read(_revision)
     except MemoryUnavailable as error:
         raise _unusable(database, error) from None
     if found is not None and found not in {script.revision for script in _scripts().walk_revisions()}:
