@@ -105,8 +105,8 @@ class SqliteFile:
             return await asyncio.shield(done)
         except asyncio.CancelledError:
             called_off = True
+            done.add_done_callback(lambda ended: ended.exception())  # nobody is there any more to be told
             await asyncio.wait([done])
-            done.exception()  # nobody is there any more to be told
             raise
 
     @contextmanager

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, bindparam, case, delete, func, insert, select, tuple_, update
-from sqlalchemy.dialects import postgresql
+from sqlalchemy import ColumnElement, Select, bindparam, case, delete, func, insert, select, text, tuple_, update
 
 from app.memory.sql.tables import conversations, turns
 
@@ -16,10 +15,14 @@ _IS_NAMED = conversations.c.id == bindparam("name")
 
 
 def _kept(messages: ColumnElement[Any]) -> Select[Any]:
-    """Reads a conversation by one statement, so that it is of one moment: a row for each turn, at least one."""
+    """Reads a conversation by one statement, so that it is of one moment: a row for each turn, at least one.
+
+    Five columns are of the turn, and empty where there is none; the others are of the conversation.
+    """
     stored_at = turns.c.created_at.label("stored_at")
     return (
-        select(conversations, turns.c.number, stored_at, turns.c.message_count, turns.c.tokens, messages)
+        select(turns.c.number, stored_at, messages, turns.c.message_count, turns.c.tokens, conversations)
+        .select_from(conversations)
         .outerjoin(turns, turns.c.conversation_id == conversations.c.id)
         .where(_IS_NAMED)
         .order_by(turns.c.number)
@@ -37,12 +40,12 @@ KEPT_WITH_LAST_MESSAGES = _kept(case((turns.c.number == conversations.c.last_tur
 HELD = select(conversations.c.id).where(_IS_NAMED).with_for_update()
 """Nobody else changes the conversation, if there is one, before the transaction ends. In SQLite nobody does anyway."""
 
-HELD_OR_BEGUN = (
-    postgresql.insert(conversations)
-    .values({name: bindparam(name) for name in conversations.c.keys()})  # noqa: SIM118 - no mapping
-    .on_conflict_do_update(index_elements=["id"], set_={"last_turn": conversations.c.last_turn})
+HELD_OR_BEGUN = text(
+    "INSERT INTO conversations (id, system, summary, last_turn, created_at, updated_at) "
+    "VALUES (:id, :system, :summary, :last_turn, :created_at, :updated_at) "
+    "ON CONFLICT (id) DO UPDATE SET last_turn = conversations.last_turn"
 )
-"""The same in PostgreSQL for one that has to be there afterwards. Its parameters are a row."""
+"""The same for one that has to be there afterwards. Its parameters are a row."""
 
 BEGUN = insert(conversations)
 """Its parameters are a row."""

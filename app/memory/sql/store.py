@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select
+from sqlalchemy import Connection, Select
 from sqlalchemy.exc import IntegrityError
 
 from app.chat import Message, SystemMessage
@@ -149,7 +149,7 @@ def _kept(
         created_at=_time(first.created_at),
         updated_at=_time(first.updated_at),
         system=_messages(tuple[SystemMessage, ...], first.system),
-        turns=tuple(_turn(row) for row in rows if row.number is not None),
+        turns=tuple(_turn(*row[:5]) for row in rows if row[0] is not None),
         summary=None if first.summary is None else json.loads(first.summary),
         last_turn=first.last_turn,
     )
@@ -197,9 +197,9 @@ def _turn_row(conversation_id: str, turn: Turn) -> dict[str, Any]:
     }
 
 
-def _turn(row: Row[Any]) -> Turn:
-    said = () if row.messages is None else _messages(tuple[Message, ...], row.messages)
-    return Turn(row.number, _time(row.stored_at), said, Size(row.message_count, row.tokens))
+def _turn(number: int, stored_at: int, messages: str | None, message_count: int, tokens: int) -> Turn:
+    said = () if messages is None else _messages(tuple[Message, ...], messages)
+    return Turn(number, _time(stored_at), said, Size(message_count, tokens))
 
 
 def _text(messages: Sequence[Message]) -> str:
