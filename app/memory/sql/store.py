@@ -165,6 +165,7 @@ def _found(connection: Connection, conversation_id: str) -> KeptConversation:
 def _change(connection: Connection, old: KeptConversation, new: KeptConversation) -> None:
     """Write what has changed."""
     before = {turn.number: turn for turn in old.turns}
+    # Most are the very same, and need not be compared word by word.
     same = {turn.number for turn in new.turns if turn is (was := before.get(turn.number)) or turn == was}
     stale = [number for number in before if number not in same]
     fresh = [_turn_row(new.id, turn) for turn in new.turns if turn.number not in same]
