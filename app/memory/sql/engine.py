@@ -70,8 +70,7 @@ class Database:
 
 
 def _server(address: str, timeout: float) -> Backend:
-    # What only a server needs takes a tenth of a second to load, and a tenth of an idle gateway's memory.
-    from app.memory.sql.postgresql import PostgresqlServer  # noqa: PLC0415
+    from app.memory.sql.postgresql import PostgresqlServer  # noqa: PLC0415 - takes a while, and only servers need it
 
     return PostgresqlServer(postgresql_address(address), timeout)
 
