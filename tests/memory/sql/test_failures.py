@@ -158,6 +158,15 @@ async def test_reading_that_is_called_off_at_any_moment_gives_its_connection_bac
     await store.aclose()
 
 
+@each_database
+async def test_a_database_that_nobody_has_asked_can_be_closed_and_be_asked_then(own_database: str) -> None:
+    database = Database(own_database)
+    await database.aclose()
+
+    assert await database.read(lambda connection: connection.execute(text("SELECT 7")).scalar_one()) == 7
+    await database.aclose()
+
+
 async def test_no_thread_is_left_behind_where_a_store_is_closed(tmp_path: Path) -> None:
     before = set(threading.enumerate())
     store = SqlChatMemory(Database(str(tmp_path / "gateway.db")))
