@@ -13,7 +13,7 @@ from app.chat import ConfigurationError
 
 _TELLTALE = {"level": "WARNING"}
 """Of libraries whose debug lines hold whole requests, with headers and prompts, or what is kept of conversations."""
-_LIBRARIES = ("openai", "httpx", "httpx2", "httpcore", "httpcore2", "sqlalchemy", "aiosqlite", "alembic")
+_LIBRARIES = ("openai", "httpx", "httpx2", "httpcore", "httpcore2", "sqlalchemy", "alembic")
 
 DEFAULT: Mapping[str, Any] = {
     "version": 1,

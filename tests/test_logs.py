@@ -55,7 +55,7 @@ def test_a_key_is_taken_out_of_every_line_and_traceback(tmp_path: Path, capsys: 
 @pytest.mark.fault("X02")
 @pytest.mark.parametrize(
     "library",
-    ["openai._base_client", "httpx", "httpx2", "httpcore.http11", "sqlalchemy.engine.Engine", "aiosqlite", "alembic"],
+    ["openai._base_client", "httpx", "httpx2", "httpcore.http11", "sqlalchemy.engine.Engine", "alembic"],
 )
 def test_libraries_that_log_whole_requests_stay_quiet_at_debug(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], library: str

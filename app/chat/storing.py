@@ -7,14 +7,16 @@ over. Renaming a class or a field takes a migration of what is stored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 KIND = "kind"
+
+_Reader: TypeAlias = Callable[[Any], Any]
 
 
 class StoredValueInvalid(ValueError):
@@ -34,9 +36,12 @@ def to_stored(value: Any) -> Any:
             return [to_stored(item) for item in value]
     if not is_dataclass(value) or isinstance(value, type):
         return value
-    given = {name: getattr(value, name) for name in _defaults(type(value))}
-    told = {name: to_stored(item) for name, item in given.items() if item != _defaults(type(value))[name]}
-    return {KIND: type(value).__name__, **told}
+    told: dict[str, Any] = {KIND: type(value).__name__}
+    for name, default in _defaults(type(value)).items():
+        item = getattr(value, name)
+        if item != default:
+            told[name] = to_stored(item)
+    return told
 
 
 def from_stored(hint: Any, data: Any) -> Any:
@@ -49,28 +54,47 @@ def from_stored(hint: Any, data: Any) -> Any:
     Raises:
         StoredValueInvalid: it is something else.
     """
+    return _reader(hint)(data)
+
+
+@cache
+def _reader(hint: Any) -> _Reader:
+    """What makes a value of a JSON value. It is worked out once for each hint: a history has many of the same."""
     origin = get_origin(hint)
     if origin in {Union, UnionType}:
-        return _one_of(get_args(hint), data)
+        return _reader_of_one_of(get_args(hint))
     if origin is tuple:
-        if not isinstance(data, list):
-            raise StoredValueInvalid(f"a list was expected, not {type(data).__name__}")
-        return tuple(from_stored(get_args(hint)[0], item) for item in data)
-    if not isinstance(hint, type):
-        return data
-    if issubclass(hint, Enum):
-        return _member(hint, data)
-    return _instance(hint, data) if is_dataclass(hint) else data
+        return partial(_tuple, _reader(get_args(hint)[0]))
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return partial(_member, hint)
+    if isinstance(hint, type) and is_dataclass(hint):
+        hints = get_type_hints(hint, localns={"JsonValue": Any})  # it is defined by itself, and needs no conversion
+        return partial(_instance, hint, {name: _reader(hints[name]) for name in hints})
+    return _as_it_is
 
 
-def _one_of(hints: Sequence[Any], data: Any) -> Any:
-    classes = {hint.__name__: hint for hint in hints if isinstance(hint, type) and is_dataclass(hint)}
-    if not classes or (data is None and NoneType in hints):
-        return data
+def _reader_of_one_of(hints: Sequence[Any]) -> _Reader:
+    readers = {hint.__name__: _reader(hint) for hint in hints if isinstance(hint, type) and is_dataclass(hint)}
+    return partial(_one_of, readers, NoneType in hints) if readers else _as_it_is
+
+
+def _as_it_is(data: Any) -> Any:
+    return data
+
+
+def _tuple(reader: _Reader, data: Any) -> tuple[Any, ...]:
+    if not isinstance(data, list):
+        raise StoredValueInvalid(f"a list was expected, not {type(data).__name__}")
+    return tuple([reader(item) for item in data])
+
+
+def _one_of(readers: Mapping[str, _Reader], may_be_none: bool, data: Any) -> Any:
+    if data is None and may_be_none:
+        return None
     kind = data.get(KIND) if isinstance(data, dict) else None
-    if not isinstance(kind, str) or kind not in classes:
-        raise StoredValueInvalid(f"{kind!r} is none of {', '.join(classes)}")
-    return _instance(classes[kind], data)
+    if not isinstance(kind, str) or kind not in readers:
+        raise StoredValueInvalid(f"{kind!r} is none of {', '.join(readers)}")
+    return readers[kind](data)
 
 
 def _member(hint: type[Enum], data: Any) -> Enum:
@@ -80,19 +104,13 @@ def _member(hint: type[Enum], data: Any) -> Enum:
         raise StoredValueInvalid(str(error)) from error
 
 
-def _instance(cls: type[Any], data: Any) -> Any:
+def _instance(cls: type[Any], readers: Mapping[str, _Reader], data: Any) -> Any:
     if not isinstance(data, dict) or data.get(KIND) != cls.__name__:
         raise StoredValueInvalid(f"a {cls.__name__} was expected")
-    hints = _hints(cls)  # type: ignore[arg-type] # mypy takes the hash of its instances for that of the class
     try:
-        return cls(**{name: from_stored(hints[name], data[name]) for name in hints if name in data})
+        return cls(**{name: readers[name](item) for name, item in data.items() if name in readers})
     except (TypeError, ValueError) as error:
         raise StoredValueInvalid(f"not a {cls.__name__}: {error}") from error
-
-
-@cache
-def _hints(cls: type[object]) -> dict[str, Any]:
-    return get_type_hints(cls, localns={"JsonValue": Any})  # it is defined by itself, and needs no conversion
 
 
 @cache

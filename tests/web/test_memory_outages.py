@@ -61,10 +61,15 @@ async def remembering(request: pytest.FixtureRequest, tmp_path: Path) -> Remembe
     return Remembering(SqlChatMemory(database), lambda: down(server), lambda: down(server))
 
 
+def _another(file: Path) -> sqlite3.Connection:
+    """A connection of somebody else's; an outage may end in another thread than it began in."""
+    return sqlite3.connect(file, isolation_level=None, timeout=PATIENCE, check_same_thread=False)
+
+
 @contextmanager
 def without_turns(file: Path) -> Iterator[None]:
     """A file that lacks a table for a while."""
-    with closing(sqlite3.connect(file, isolation_level=None, timeout=PATIENCE)) as other:
+    with closing(_another(file)) as other:
         other.execute("ALTER TABLE turns RENAME TO hidden")
         try:
             yield
@@ -75,7 +80,7 @@ def without_turns(file: Path) -> Iterator[None]:
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
     """A file that another process is writing to."""
-    with closing(sqlite3.connect(file, isolation_level=None, timeout=PATIENCE)) as other:
+    with closing(_another(file)) as other:
         other.execute("BEGIN IMMEDIATE")
         yield
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, inspect, text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.chat import ConfigurationError
 from app.memory.errors import MemoryUnavailable
@@ -40,10 +39,10 @@ async def migrate(database: Database, revision: str = "head") -> str:
     if found == wanted:
         return found
 
-    async def upgrade(connection: AsyncConnection) -> None:
+    def upgrade(connection: Connection) -> None:
         if not database.is_sqlite:
-            await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-        await connection.run_sync(_upgrade, revision)
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+        _upgrade(connection, revision)
 
     try:
         await database.migrate(upgrade)
@@ -69,7 +68,7 @@ async def check_schema(database: Database) -> None:
 async def _found(database: Database) -> str | None:
     """The revision that the tables have, None where there are none."""
     try:
-        found = await database.read(lambda connection: connection.run_sync(_revision))
+        found = await database.read(_revision)
     except MemoryUnavailable as error:
         raise _unusable(database, error) from None
     if found not in {None, LATEST} and found not in _known_revisions():

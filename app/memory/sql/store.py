@@ -8,19 +8,17 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, case, delete, func, insert, select, tuple_, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, Select
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.chat import Message, SystemMessage
 from app.chat.storing import from_stored, to_stored
 from app.memory.chat_memory import can_be_id, checked_id, checked_messages
 from app.memory.errors import ConversationExists, ConversationNotFound
 from app.memory.growth import forked, grown
+from app.memory.sql import statements
 from app.memory.sql.engine import Database
 from app.memory.sql.schema import check_schema, migrate
-from app.memory.sql.tables import conversations, turns
 from app.memory.turns import ConversationInfo, KeptConversation, Size, Turn
 from app.memory.window import Window
 
@@ -56,7 +54,7 @@ class SqlChatMemory:
 
     async def ping(self) -> None:
         """See `ConversationStore.ping`."""
-        await self._database.read(lambda connection: connection.execute(select(1)))
+        await self._database.read(lambda connection: connection.execute(statements.PING).all())
 
     async def get(self, conversation_id: str) -> tuple[Message, ...]:
         """See `ChatMemory.get`."""
@@ -68,18 +66,24 @@ class SqlChatMemory:
         """See `ChatMemory.append`."""
         name, added = checked_id(conversation_id), checked_messages(messages)
 
-        async def work(connection: AsyncConnection) -> None:
-            await self._hold(connection, name)
-            known = await _found(connection, name, whole=False)
-            now = max(datetime.now(UTC), known.updated_at)  # the clock of another replica may be before ours
-            await _change(connection, known, grown(known, added, self._window, now))
+        def work(connection: Connection) -> None:
+            now = datetime.now(UTC)
+            begun = KeptConversation(name, now, now)
+            if not self._database.is_sqlite:  # where nobody else writes before this is done
+                connection.execute(statements.HELD_OR_BEGUN, _row(begun))
+            known = _kept(connection, name, statements.KEPT_WITH_LAST_MESSAGES)
+            if known is None:
+                connection.execute(statements.BEGUN, _row(begun))
+                known = begun
+            now = max(now, known.updated_at)  # the clock of another replica may be before ours
+            _change(connection, known, grown(known, added, self._window, now))
 
         await self._database.write(work)
 
     async def clear(self, conversation_id: str) -> None:
         """See `ChatMemory.clear`."""
-        gone = delete(conversations).where(conversations.c.id == checked_id(conversation_id))
-        await self._database.write(lambda connection: connection.execute(gone))
+        name = checked_id(conversation_id)
+        await self._database.write(lambda connection: connection.execute(statements.CLEARED, {"name": name}))
 
     async def read(self, conversation_id: str) -> KeptConversation:
         """See `ConversationStore.read`."""
@@ -87,84 +91,56 @@ class SqlChatMemory:
 
     async def page(self, limit: int, *, before: tuple[datetime, str] | None = None) -> list[ConversationInfo]:
         """See `ConversationStore.page`."""
-        columns = conversations.c
-        count = select(func.count()).where(turns.c.conversation_id == columns.id).scalar_subquery()
-        newest = (
-            select(columns.id, columns.created_at, columns.updated_at, count)
-            .order_by(columns.updated_at.desc(), columns.id.desc())
-            .limit(limit)
-        )
+        given: dict[str, Any] = {"limit": limit}
         if before is not None:
-            newest = newest.where(tuple_(columns.updated_at, columns.id) < (_micros(before[0]), before[1]))
-        rows = (await self._database.read(lambda connection: connection.execute(newest))).all()
+            given |= {"time": _micros(before[0]), "name": before[1]}
+        page = statements.PAGE if before is None else statements.PAGE_BEFORE
+        rows = await self._database.read(lambda connection: connection.execute(page, given).all())
         return [ConversationInfo(name, _time(created), _time(updated), count) for name, created, updated, count in rows]
 
     async def fork(self, conversation_id: str, new_id: str, turn: int | None = None) -> KeptConversation:
         """See `ConversationStore.fork`."""
         name = checked_id(new_id)
 
-        async def work(connection: AsyncConnection) -> KeptConversation:
-            copy = forked(await _found(connection, conversation_id), name, turn, datetime.now(UTC))
+        def work(connection: Connection) -> KeptConversation:
+            copy = forked(_found(connection, conversation_id), name, turn, datetime.now(UTC))
             try:
-                await connection.execute(insert(conversations).values(**_row(copy)))
+                connection.execute(statements.BEGUN, _row(copy))
             except IntegrityError:
                 raise ConversationExists(f"there is a conversation {name!r} already") from None
-            await _change(connection, replace(copy, turns=()), copy)
+            _change(connection, replace(copy, turns=()), copy)
             return copy
 
         return await self._database.write(work)
 
     async def replace(self, old: KeptConversation, new: KeptConversation) -> bool:
         """See `ConversationStore.replace`."""
-        held = select(conversations.c.id).where(conversations.c.id == old.id).with_for_update()
 
-        async def work(connection: AsyncConnection) -> bool:
-            await connection.execute(held)
-            if await _kept(connection, old.id) != old:
+        def work(connection: Connection) -> bool:
+            connection.execute(statements.HELD, {"name": old.id})
+            if _kept(connection, old.id) != old:
                 return False
-            await _change(connection, old, new)
+            _change(connection, old, new)
             return True
 
         return await self._database.write(work)
 
     async def prune(self, before: datetime) -> int:
         """See `ConversationStore.prune`. In parts, so that nobody who writes waits for long."""
-        is_old = conversations.c.updated_at < _micros(before)
-        some = select(conversations.c.id).where(is_old).limit(_AT_ONCE)
-        # The age is asked for again, as somebody may have added to one while this waited for it.
-        gone = delete(conversations).where(conversations.c.id.in_(some), is_old)
+        given = {"before": _micros(before), "limit": _AT_ONCE}
         pruned = 0
-        while count := (await self._database.write(lambda connection: connection.execute(gone))).rowcount:
+        while count := await self._database.write(
+            lambda connection: connection.execute(statements.PRUNED, given).rowcount
+        ):
             pruned += count
         return pruned
 
-    async def _hold(self, connection: AsyncConnection, conversation_id: str) -> None:
-        """See to it that the conversation has a row, and that nobody else changes it before we are done."""
-        dialect = sqlite if self._database.is_sqlite else postgresql
-        now = datetime.now(UTC)
-        row = dialect.insert(conversations).values(**_row(KeptConversation(conversation_id, now, now)))
-        same = {"last_turn": conversations.c.last_turn}
-        await connection.execute(row.on_conflict_do_update(index_elements=["id"], set_=same))
 
-
-async def _kept(connection: AsyncConnection, conversation_id: str, *, whole: bool = True) -> KeptConversation | None:
-    """What is kept of a conversation, by one statement, so that it is of one moment.
-
-    Args:
-        connection: to the database.
-        conversation_id: which.
-        whole: with all messages; else with those of the last turn alone, which is all it takes to make it grow.
-    """
-    is_last = turns.c.number == conversations.c.last_turn
-    messages = turns.c.messages if whole else case((is_last, turns.c.messages)).label("messages")
-    stored_at = turns.c.created_at.label("stored_at")
-    chosen = (
-        select(conversations, turns.c.number, stored_at, turns.c.message_count, turns.c.tokens, messages)
-        .outerjoin(turns, turns.c.conversation_id == conversations.c.id)
-        .where(conversations.c.id == conversation_id)
-        .order_by(turns.c.number)
-    )
-    rows = (await connection.execute(chosen)).all()
+def _kept(
+    connection: Connection, conversation_id: str, statement: Select[Any] = statements.KEPT
+) -> KeptConversation | None:
+    """What is kept of a conversation, None where there is none."""
+    rows = connection.execute(statement, {"name": conversation_id}).all()
     if not rows:
         return None
     first = rows[0]
@@ -173,31 +149,31 @@ async def _kept(connection: AsyncConnection, conversation_id: str, *, whole: boo
         created_at=_time(first.created_at),
         updated_at=_time(first.updated_at),
         system=_messages(tuple[SystemMessage, ...], first.system),
-        turns=tuple(_turn(row) for row in rows if row.number is not None),
+        turns=tuple(_turn(*row[:5]) for row in rows if row[0] is not None),
         summary=None if first.summary is None else json.loads(first.summary),
         last_turn=first.last_turn,
     )
 
 
-async def _found(connection: AsyncConnection, conversation_id: str, *, whole: bool = True) -> KeptConversation:
-    kept = await _kept(connection, conversation_id, whole=whole) if can_be_id(conversation_id) else None
+def _found(connection: Connection, conversation_id: str) -> KeptConversation:
+    kept = _kept(connection, conversation_id) if can_be_id(conversation_id) else None
     if kept is None:
         raise ConversationNotFound(f"there is no conversation {conversation_id!r}")
     return kept
 
 
-async def _change(connection: AsyncConnection, old: KeptConversation, new: KeptConversation) -> None:
+def _change(connection: Connection, old: KeptConversation, new: KeptConversation) -> None:
     """Write what has changed."""
     before = {turn.number: turn for turn in old.turns}
-    after = {turn.number: turn for turn in new.turns}
-    stale = [number for number, turn in before.items() if after.get(number) != turn]
-    fresh = [_turn_row(new.id, turn) for number, turn in after.items() if before.get(number) != turn]
+    # Most are the very same, and need not be compared word by word.
+    same = {turn.number for turn in new.turns if turn is (was := before.get(turn.number)) or turn == was}
+    stale = [number for number in before if number not in same]
+    fresh = [_turn_row(new.id, turn) for turn in new.turns if turn.number not in same]
     if stale:
-        gone = delete(turns).where(turns.c.conversation_id == new.id, turns.c.number.in_(stale))
-        await connection.execute(gone)
+        connection.execute(statements.TURNS_GONE, {"name": new.id, "numbers": stale})
     if fresh:
-        await connection.execute(insert(turns), fresh)
-    await connection.execute(update(conversations).where(conversations.c.id == new.id).values(**_row(new)))
+        connection.execute(statements.TURNS_ADDED, fresh)
+    connection.execute(statements.CHANGED, {"name": new.id, **_row(new)})
 
 
 def _row(kept: KeptConversation) -> dict[str, Any]:
@@ -222,9 +198,9 @@ def _turn_row(conversation_id: str, turn: Turn) -> dict[str, Any]:
     }
 
 
-def _turn(row: Row[Any]) -> Turn:
-    said = () if row.messages is None else _messages(tuple[Message, ...], row.messages)
-    return Turn(row.number, _time(row.stored_at), said, Size(row.message_count, row.tokens))
+def _turn(number: int, stored_at: int, messages: str | None, message_count: int, tokens: int) -> Turn:
+    said = () if messages is None else _messages(tuple[Message, ...], messages)
+    return Turn(number, _time(stored_at), said, Size(message_count, tokens))
 
 
 def _text(messages: Sequence[Message]) -> str:

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import AsyncAdaptedQueuePool, text
+from sqlalchemy import QueuePool, text
 
 from app.memory import ConversationStore, MemoryUnavailable
 from app.memory.sql import Database, SqlChatMemory, migrate
+from app.memory.sql.postgresql import PostgresqlServer
+from app.memory.sql.sqlite import SqliteFile
 from tests.memory.conftest import Opening
 from tests.memory.histories import plain_turn, tool_turn
 from tests.support.gates import PATIENCE
@@ -94,10 +96,10 @@ async def test_an_error_does_not_keep_what_was_to_be_remembered(
 
 def in_use(database: Database) -> int:
     """How many connections were not given back."""
-    engine = database._engine
-    assert engine is not None
-    assert isinstance(engine.pool, AsyncAdaptedQueuePool)
-    return engine.pool.checkedout()
+    backend = database._backend
+    assert isinstance(backend, SqliteFile | PostgresqlServer)
+    assert isinstance(backend._engine.pool, QueuePool)
+    return backend._engine.pool.checkedout()
 
 
 async def after(moments: int, work: asyncio.Task[Any]) -> bool:
@@ -154,6 +156,15 @@ async def test_reading_that_is_called_off_at_any_moment_gives_its_connection_bac
 
     assert await store.get("barley") == tool_turn(1)
     await store.aclose()
+
+
+@each_database
+async def test_a_database_that_nobody_has_asked_can_be_closed_and_be_asked_then(own_database: str) -> None:
+    database = Database(own_database)
+    await database.aclose()
+
+    assert await database.read(lambda connection: connection.execute(text("SELECT 7")).scalar_one()) == 7
+    await database.aclose()
 
 
 async def test_no_thread_is_left_behind_where_a_store_is_closed(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import asyncpg  # type: ignore[import-untyped] # it has none
 import pytest
 from sqlalchemy import text
 
@@ -130,23 +131,12 @@ async def test_a_file_that_cannot_even_be_read_is_unavailable_until_it_can(file:
 async def test_who_waits_too_long_for_another_that_adds_to_the_conversation_has_failed(
     on_server: ConversationStore, postgres_url: str
 ) -> None:
-    holder = Database(postgres_url)
-    held, let_go = asyncio.Event(), asyncio.Event()
-
-    async def hold(connection: object) -> None:
-        assert hasattr(connection, "execute")
-        await connection.execute(text("SELECT 1 FROM conversations WHERE id = 'barley' FOR UPDATE"))
-        held.set()
-        await let_go.wait()
-
-    holding = asyncio.create_task(holder.write(hold))
-    await held.wait()
+    holder = await asyncpg.connect(postgres_url)
+    await holder.execute("BEGIN; SELECT 1 FROM conversations WHERE id = 'barley' FOR UPDATE")
     with pytest.raises(MemoryUnavailable):
         await on_server.append("barley", plain_turn(2))
     await on_server.append("rye", plain_turn(1))
-    let_go.set()
-    await holding
-    await holder.aclose()
+    await holder.close()
 
     await on_server.append("barley", plain_turn(3))
     assert await on_server.get("barley") == (*plain_turn(1), *plain_turn(3))
@@ -245,6 +235,6 @@ async def test_a_store_is_closed_in_time_though_its_server_does_not_answer(
 @pytest.mark.server
 async def test_what_a_process_holds_that_was_cut_off_is_let_go_of(postgres_url: str, postgres: PostgresServer) -> None:
     database = Database(postgres_url)
-    limit = await database.read(lambda connection: connection.execute(text("SHOW idle_in_transaction_session_timeout")))
-    assert limit.scalar_one() == "30s"
+    asked = text("SHOW idle_in_transaction_session_timeout")
+    assert await database.read(lambda connection: connection.execute(asked).scalar_one()) == "30s"
     await database.aclose()

@@ -88,13 +88,13 @@ async def fill(database: Database) -> None:
 
 async def version(database: Database) -> str:
     """What a database says of itself."""
-    found = await database.read(lambda connection: connection.execute(text("SELECT version_num FROM alembic_version")))
-    return str(found.scalar_one())
+    asked = text("SELECT version_num FROM alembic_version")
+    return str(await database.read(lambda connection: connection.execute(asked).scalar_one()))
 
 
 async def columns(database: Database, table: str) -> set[str]:
-    found = await database.read(lambda connection: connection.execute(text(f"SELECT * FROM {table}")))  # noqa: S608 - a name of ours
-    return set(found.keys())
+    asked = text(f"SELECT * FROM {table}")  # noqa: S608 - a name of ours
+    return set(await database.read(lambda connection: connection.execute(asked).keys()))
 
 
 async def test_the_migrations_lead_to_the_tables_that_are_used(database: Database) -> None:
@@ -102,7 +102,7 @@ async def test_the_migrations_lead_to_the_tables_that_are_used(database: Databas
         return list(compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), metadata))
 
     assert await migrate(database) == HEAD
-    assert await database.read(lambda connection: connection.run_sync(differences)) == []
+    assert await database.read(differences) == []
     assert await version(database) == HEAD
 
 
@@ -125,7 +125,7 @@ async def test_a_database_of_the_version_before_is_brought_up_to_date_and_read(e
 async def test_turns_of_the_version_before_are_measured(earlier: Database) -> None:
     await migrate(earlier)
     measured = text("SELECT messages, message_count, tokens FROM turns ORDER BY conversation_id, number")
-    rows = (await earlier.read(lambda connection: connection.execute(measured))).all()
+    rows = await earlier.read(lambda connection: connection.execute(measured).all())
     store = SqlChatMemory(earlier)
     turns = [turn for name in ("barley", "naïve\u2028") for turn in (await store.read(name)).turns]
 
@@ -250,7 +250,7 @@ async def test_a_file_survives_the_loss_of_power_and_is_read_while_it_is_written
     settings = {}
     for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout"):
         asked = text(f"PRAGMA {name}")
-        settings[name] = (await database.read(lambda connection, a=asked: connection.execute(a))).scalar_one()  # type: ignore[misc] # mypy does not infer it
+        settings[name] = await database.read(lambda connection, a=asked: connection.execute(a).scalar_one())  # type: ignore[misc] # mypy does not infer it
     await database.aclose()
 
     assert settings == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 10_000}

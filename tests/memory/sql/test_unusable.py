@@ -9,10 +9,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from app.chat import ConfigurationError
 from app.memory.sql import Database, SqlChatMemory
@@ -28,7 +27,7 @@ def shared_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-async def _nothing(_: Any) -> None: ...
+def _nothing(_: Connection) -> None: ...
 
 
 def _read(file: Path) -> str:
@@ -150,6 +149,5 @@ async def test_addresses_are_understood_as_other_clients_write_them(
     postgres: PostgresServer, scheme: str, end: str
 ) -> None:
     database = Database(postgres.url(scheme=scheme) + end)
-    one = await database.read(lambda connection: connection.execute(text("SELECT 1")))
-    assert one.scalar_one() == 1
+    assert await database.read(lambda connection: connection.execute(text("SELECT 1")).scalar_one()) == 1
     await database.aclose()
