@@ -11,8 +11,10 @@ import re
 import socket
 import ssl
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any, TypeAlias
 from urllib.parse import quote, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
@@ -24,6 +26,10 @@ from app.providers.transport import Transport, WireRequest, WireResponse, not_ht
 
 _EYEBALLS = 0.25
 """Seconds after which a server's next address is tried beside one that does not answer."""
+_KNOWN_FOR = 10.0
+"""Seconds for which the addresses of a host are taken for known."""
+_Address: TypeAlias = tuple[Any, Any, int, str, Any]
+"""As `getaddrinfo` gives it."""
 _NOT_IN_HEADERS = re.compile(r"[\r\n\0]")
 _URL_CHARACTERS = "!$%&'()*+,/:;=?@~"
 _PORTS = {"http": 80, "https": 443}
@@ -155,6 +161,7 @@ class _Pool:
         self._keep_alive = keep_alive
         self._idle: dict[_Origin, deque[Line]] = {}
         self._origin_of: dict[Line, _Origin] = {}
+        self._known: dict[_Origin, tuple[float, Sequence[_Address]]] = {}
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def line(self, origin: _Origin, seconds: float | None) -> Line:
@@ -216,8 +223,7 @@ class _Pool:
         return None
 
     async def _connect(self, origin: _Origin) -> Line:
-        found = await self._loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
-        connected = await start_connection(found, happy_eyeballs_delay=_EYEBALLS, interleave=1)
+        connected = await start_connection(await self._addresses(origin), happy_eyeballs_delay=_EYEBALLS, interleave=1)
         try:
             _, line = await self._loop.create_connection(
                 lambda: Line(self._freed),
@@ -230,6 +236,16 @@ class _Pool:
             raise
         self._origin_of[line] = origin
         return line
+
+    async def _addresses(self, origin: _Origin) -> Sequence[_Address]:
+        """Where the origin is; asked anew after a while, which takes a thread."""
+        known = self._known.get(origin)
+        if known is None or self._loop.time() - known[0] >= _KNOWN_FOR:
+            found = _literal(origin.host, origin.port) or await self._loop.getaddrinfo(
+                origin.host, origin.port, type=socket.SOCK_STREAM
+            )
+            known = self._known[origin] = self._loop.time(), found
+        return known[1]
 
     def _freed(self, line: Line, is_reusable: bool) -> None:
         self._leave()
@@ -254,6 +270,14 @@ class _Pool:
     def _forget(self, line: Line) -> None:
         self._origin_of.pop(line, None)
         line.close()
+
+
+def _literal(host: str, port: int) -> Sequence[_Address]:
+    """The address that a host is which is written as one; nothing where it is a name."""
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except OSError:
+        return ()
 
 
 @cache
