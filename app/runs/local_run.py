@@ -256,13 +256,13 @@ class LocalRun:
             await self._turn()
             self._turn = None
         async for event in events:
-            if self._was_broken_off() and not isinstance(event, Completed):
-                return None  # something below took the cancellation for its own, and would go on
             if isinstance(event, Completed):
                 self._disarm()  # the answer is there: closing what gave it is not to take it back
                 self._answer = RunCompleted(event.response)
                 await self._close_round(event.response)
                 return self._answer
+            if self._broken_off_for is not None:
+                return None  # something below took the cancellation for its own, and would go on
             if isinstance(event, ModelAnswered):
                 self._fold.add(event)
             elif isinstance(event, Deltas):

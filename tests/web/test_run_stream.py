@@ -117,6 +117,45 @@ async def test_a_client_that_reads_nothing_is_given_up_and_its_run_ended(
     assert "it has read nothing" in caplog.text
 
 
+async def test_a_client_that_does_not_even_read_the_comments_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(sse, "_STALLED", 10 * HEARTBEAT)
+    reply = Hesitant()
+
+    async def stall(message: Message) -> None:
+        if message.get("body") == PING:
+            await asyncio.Event().wait()
+
+    runs, run = await start(ScriptedModel(reply))
+    async with asyncio.timeout(PATIENCE):
+        await stream_of(runs, run, heartbeat=HEARTBEAT)(SCOPE, Wire().receive, Wire(stall).send)
+        await reply.cancelled.wait()
+
+    assert "it has read nothing" in caplog.text
+
+
+async def test_while_the_server_stops_a_stream_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AppStatus, "should_exit", True)
+    reply, alive = Hesitant("At last."), asyncio.Event()
+
+    async def note(message: Message) -> None:
+        if message.get("body") == PING and runs.draining:
+            alive.set()
+
+    wire = Wire(note)
+    runs, run = await start(ScriptedModel(reply))
+    stream = stream_of(runs, run, drain_time=PATIENCE, heartbeat=HEARTBEAT)
+    sending = asyncio.create_task(stream(SCOPE, wire.receive, wire.send))
+    async with asyncio.timeout(PATIENCE):
+        await alive.wait()
+        reply.go_on.set()
+        await sending
+
+    assert wire.events[-1].data["content"] == "At last."
+
+
 async def test_a_server_that_reports_a_lost_client_as_an_error_is_understood() -> None:
     reply = Hesitant()
 

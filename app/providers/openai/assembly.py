@@ -108,6 +108,11 @@ class AnswerAssembly:
         return self._size + self._calls.size
 
     @property
+    def progress(self) -> int:
+        """A number that grows with content, and with the reason why the answer ended."""
+        return self._size + self._calls.size + (self._finish is not None)
+
+    @property
     def takes_plain(self) -> bool:
         """Whether `add_plain` may be used: nothing that a plain chunk has is to be kept as it is."""
         return self._profile.kept_fields.isdisjoint(DELTA_FIELDS)

@@ -107,14 +107,14 @@ class ChatCompletionReader:
         Raises:
             ModelError: while iterating, after what could be read: the answer cannot be used.
         """
-        before = self.size, self.finished
+        before = self._answer.progress
         told: list[Delta] = []  # a generator in a generator for each chunk would cost more than what they do
         try:
             self._feed(chunk, told)
         except ModelError:
             yield from _together(told)
             raise
-        self.grew = (self.size, self.finished) != before
+        self.grew = self._kind == "json" or self._answer.progress != before
         yield from self._told(told)
 
     def close(self) -> Iterator[ChatEvent]:
