@@ -312,10 +312,7 @@ class Runs:
 
 
 async def _confirmed(store: weakref.ref[RunStore], run: weakref.ref[LocalRun]) -> None:
-    """Confirm a run by what its own task can carry: with the run itself, the two would keep each other alive.
-
-    And timers, which the task sets, keep what it carries for a while after they were called off.
-    """
+    """Confirm a run by what its own task, and the timers that it has called off, can carry without keeping it alive."""
     known, going = store(), run()
     if known is not None and going is not None:
         await known.confirm(going)
