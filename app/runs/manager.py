@@ -252,7 +252,7 @@ class Runs:
         self._beginning += 1
         try:
             run = await self._known(run_id, request, events, options, key)
-            with fenced(partial(_confirmed, self._store, weakref.ref(run))):
+            with fenced(partial(_confirmed, weakref.ref(self._store), weakref.ref(run))):
                 run.begin()
         finally:
             self._beginning -= 1
@@ -311,10 +311,11 @@ class Runs:
             run.cancel()
 
 
-async def _confirmed(store: RunStore, run: weakref.ref[LocalRun]) -> None:
-    """Confirm a run by what its own task can carry: with the run itself, the two would keep each other alive."""
-    if (going := run()) is not None:
-        await store.confirm(going)
+async def _confirmed(store: weakref.ref[RunStore], run: weakref.ref[LocalRun]) -> None:
+    """Confirm a run by what its own task, and the timers that it has called off, can carry without keeping it alive."""
+    known, going = store(), run()
+    if known is not None and going is not None:
+        await known.confirm(going)
 
 
 def _cancel(task: asyncio.Task[Any]) -> None:
