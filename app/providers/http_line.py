@@ -7,7 +7,6 @@ used again, and who is told what when it breaks.
 from __future__ import annotations
 
 import asyncio
-import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import cast
@@ -15,14 +14,13 @@ from typing import cast
 from httptools import HttpParserError, HttpResponseParser
 
 from app.chat import ModelProtocolError
+from app.providers.unpacking import Unpacking
 
 _LARGEST_HEAD = 2**16
 _MUCH = 2**18
 """Bytes that wait for their reader; with more of them the server has to wait, too."""
 _FIRST_FINAL_STATUS = 200
 _PACKED = frozenset({"gzip", "x-gzip", "deflate"})
-_PIECE = 2**18
-"""Bytes that are unpacked at a time: a small answer can hold a very large one."""
 
 
 class NotHttp(Exception):
@@ -128,7 +126,7 @@ class Answer:
         self._may_go_on = False
         self._error: Exception | None = None
         self._reader: asyncio.Future[None] | None = None
-        self._unpacking: _Unpacking | None = None
+        self._unpacking: Unpacking | None = None
         self._head_size = 0
 
     @property
@@ -163,7 +161,7 @@ class Answer:
             await self._more()
         encoding = self.headers.get("content-encoding", "").strip().lower()
         if encoding in _PACKED:
-            self._unpacking = _Unpacking()
+            self._unpacking = Unpacking()
 
     def take(self) -> bytes | None:
         """See `WireResponse.take`."""
@@ -298,32 +296,3 @@ class Answer:
     def _break_off(self, error: Exception) -> None:
         self.fail(error)
         self._line.close()
-
-
-class _Unpacking:
-    """Unpacks a compressed body piece by piece."""
-
-    def __init__(self) -> None:
-        self._packed = b""
-        self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)  # gzip or zlib, as its beginning says
-
-    def add(self, packed: bytes) -> None:
-        """Take more of it."""
-        self._packed += packed
-
-    def rest(self) -> bytes:
-        """The next piece of what was taken; empty where there is none.
-
-        Raises:
-            ModelProtocolError: it cannot be unpacked.
-        """
-        if not self._packed:
-            return b""
-        try:
-            piece = self._inflate.decompress(self._packed, _PIECE)
-        except zlib.error:
-            raise ModelProtocolError(
-                "The model server's answer is compressed and cannot be unpacked.", code="truncated"
-            ) from None
-        self._packed = self._inflate.unconsumed_tail
-        return piece

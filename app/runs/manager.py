@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
@@ -251,8 +252,7 @@ class Runs:
         self._beginning += 1
         try:
             run = await self._known(run_id, request, events, options, key)
-            # By its id: the run's task keeps what is given here, and would keep the run in a circle.
-            with fenced(partial(self._store.confirm, run_id)):
+            with fenced(partial(_confirmed, weakref.ref(self._store), run_id)):
                 run.begin()
         finally:
             self._beginning -= 1
@@ -309,6 +309,12 @@ class Runs:
     async def _cancel_unread(self, run: LocalRun) -> None:
         if not await self._store.is_read_elsewhere(run) and not run.readers.present:
             run.cancel()
+
+
+async def _confirmed(store: weakref.ref[RunStore], run_id: str) -> None:
+    """Confirm a run by what its task, and the timers that it has called off, can carry without keeping it alive."""
+    if (known := store()) is not None:
+        await known.confirm(run_id)
 
 
 def _cancel(task: asyncio.Task[Any]) -> None:

@@ -18,7 +18,7 @@ from app.chat import (
     ToolCallStarted,
     ToolCallSucceeded,
 )
-from app.runs import Entry, EventsGone, Run, RunCancelled, RunCompleted, RunFailed, RunGone, RunStarted
+from app.runs import Entry, EventsGone, Run, RunCompleted, RunFailed, RunGone, RunStarted
 from app.runs.journal import RunEnd
 from app.web.answers import Answer, milliseconds, round_document
 from app.web.encoding import encode
@@ -111,13 +111,10 @@ class Projection:
         return name, self._place + b"," + own[1:] if own != b"{}" else self._place + b"}"
 
     def _end(self, end: RunEnd) -> tuple[bytes, bytes]:
-        match end:
-            case RunCompleted(response):
-                return b"run.completed", encode(self._answer(response) | self._where())
-            case RunCancelled(response):
-                return b"run.cancelled", encode(self._answer(response) | self._where())
-            case RunFailed(error):
-                return b"run.failed", encode(self._problem(error) | self._where())
+        if isinstance(end, RunFailed):
+            return b"run.failed", encode(self._problem(end.error) | self._where())
+        name = b"run.completed" if isinstance(end, RunCompleted) else b"run.cancelled"
+        return name, encode(self._answer(end.response) | self._where())
 
     def cut_off(self, error: EventsGone | RunGone) -> tuple[bytes, bytes]:
         """The name and the data of the event that ends a stream before the run's end, and is none of the run's."""

@@ -2,8 +2,8 @@
 
 Our own bytes, several ready events in one write, never an event split over two. The response class is
 sse-starlette's, for its handling of disconnects and of the server's shutdown. Not used are its encoding, its line
-ends, its ping, which is a plain timer and does not ask whether the line is idle, and its time limit for writes,
-which sets a timer for each of them.
+ends, its ping, which is a plain timer and does not ask whether the line is idle, and its way to write, which opens a
+cancel scope for each piece.
 """
 
 from __future__ import annotations
@@ -116,8 +116,9 @@ class RunStream(EventSourceResponse):
         self._drain = drain
         self._drained = drained
         self._stopping = anyio.Event()
+        self._pieces = frames(run.journal.follow(after), Projection(run, answer), reader, retry)
         super().__init__(
-            frames(run.journal.follow(after), Projection(run, answer), reader, retry),
+            self._pieces,
             headers={"Cache-Control": "no-cache", **(headers or {})},
             ping=0,
             sep="\n",
@@ -137,8 +138,14 @@ class RunStream(EventSourceResponse):
             self._reader.leave()
             del self._run  # tasks that were cancelled keep this response until garbage is collected
 
-    async def _send_with_timeout(self, send: Send, message: Message) -> None:
-        await send(message)  # what it overrides opens a cancel scope for each, though there is no time limit
+    async def _stream_response(self, send: Send) -> None:
+        # What it overrides opens a cancel scope for each write, though there is no time limit, and logs it.
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async with aclosing(self._pieces):
+            async for piece in self._pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        self.active = False
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _beside(self) -> None:
         """What goes on beside the events; ended with them. One task does it all: of streams there are thousands."""

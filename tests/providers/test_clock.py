@@ -150,3 +150,15 @@ async def test_an_alarm_that_is_closed_leaves_no_timer(monkeypatch: pytest.Monke
     alarm.close()
 
     assert [timer.cancelled() for timer in set_timers] == [True]
+
+
+async def test_only_a_task_can_wait() -> None:
+    alarm, told = Alarm(), asyncio.get_running_loop().create_future()
+
+    def enter() -> None:
+        with pytest.raises(RuntimeError, match="only tasks"), alarm.at(None):
+            raise AssertionError("it was let in")
+        told.set_result(None)
+
+    asyncio.get_running_loop().call_soon(enter)
+    await told

@@ -31,6 +31,7 @@ from app.providers.openai.errors import error_of_status
 from app.providers.openai.reader import MAX_ANSWER, MAX_EVENT, ChatCompletionReader
 from app.providers.openai.repair import repaired
 from app.providers.openai.request import request_body
+from app.providers.openai.tool_offer import Offers
 from app.providers.profiles import Profile, profile_for
 from app.providers.scrubbing import Scrubber, is_recognisable
 from app.providers.transport import Transport, WireRequest, WireResponse
@@ -86,6 +87,7 @@ class OpenAIModel:
         self._secrets = frozenset(filter(is_recognisable, secrets))
         self._model = model
         self._profile = profile or profile_for(self._address.url)
+        self._offers = Offers()
         self._timeouts = timeouts or Timeouts()
         self._caps = {"max_event": max_event, "max_answer": max_answer}
         self.name = name or model or "model"
@@ -119,7 +121,7 @@ class OpenAIModel:
         prompt = Prompt(repaired(prompt.messages), prompt.options.over(self.default_options))
         request = WireRequest(
             url=self._address.url,
-            body=request_body(prompt, self._model, self._profile, stream=stream),
+            body=request_body(prompt, self._model, self._profile, stream=stream, offers=self._offers),
             headers={"Accept": "text/event-stream" if stream else "application/json", **self._headers},
             connect_timeout=self._timeouts.connect,
             shown_url=self._address.shown,

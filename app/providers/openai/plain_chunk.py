@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.json import Decoder
 
 
-class PlainDelta(Struct, frozen=True, forbid_unknown_fields=True):
+class PlainDelta(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """A piece of what the model says."""
 
     content: str | None = None
@@ -25,14 +25,14 @@ class PlainDelta(Struct, frozen=True, forbid_unknown_fields=True):
     function_call: None = None
 
 
-class _Choice(Struct, frozen=True, forbid_unknown_fields=True):
+class _Choice(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     delta: PlainDelta
     index: Literal[0] = 0
     logprobs: None = None
     finish_reason: None = None
 
 
-class PlainChunk(Struct, frozen=True, forbid_unknown_fields=True):
+class PlainChunk(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """A chunk with a single choice, the answer's, which goes on."""
 
     choices: tuple[_Choice]

@@ -30,7 +30,7 @@ from app.chat import (
 )
 from app.providers.openai.assembly import REASONING_FIELDS
 from app.providers.openai.call_ids import written_id
-from app.providers.openai.tool_offer import tool_fields
+from app.providers.openai.tool_offer import Offers, tool_fields
 from app.providers.openai.wire_json import encode, encode_object, encode_plain
 from app.providers.profile import OPTION_FIELDS, Profile
 
@@ -46,7 +46,9 @@ _LONG = 4096
 """Arguments with more characters are looked at anew each time."""
 
 
-def request_body(prompt: Prompt, model: str | None, profile: Profile, *, stream: bool) -> bytes:
+def request_body(
+    prompt: Prompt, model: str | None, profile: Profile, *, stream: bool, offers: Offers | None = None
+) -> bytes:
     """The body that asks for an answer to `prompt`.
 
     Args:
@@ -55,6 +57,7 @@ def request_body(prompt: Prompt, model: str | None, profile: Profile, *, stream:
         model: what the server calls the model, where the options do not say; None leaves it to the server.
         profile: the server's dialect.
         stream: whether the answer is wanted in pieces.
+        offers: keeps the tools as they were written; None = they are written anew.
 
     Raises:
         ModelRejected: the options cannot be sent.
@@ -66,7 +69,7 @@ def request_body(prompt: Prompt, model: str | None, profile: Profile, *, stream:
         body = {
             "model": name,
             **_option_fields(options, profile),
-            **tool_fields(options, profile),
+            **tool_fields(options, profile, offers or Offers()),
             **(options.extra or {}),
             "messages": encode_plain(list(messages(prompt.messages, profile))),
             **_mode(profile, stream=stream),

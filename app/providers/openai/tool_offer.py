@@ -37,7 +37,7 @@ _NEVER_STRICT = frozenset(
 """Keywords that servers do not take in a schema which they are to hold a model to."""
 
 
-def tool_fields(options: ChatOptions, profile: Profile) -> dict[str, Any]:
+def tool_fields(options: ChatOptions, profile: Profile, offers: Offers) -> dict[str, Any]:
     """The fields of a request body that speak of tools, `tools` as JSON; none where there are no tools.
 
     Raises:
@@ -48,20 +48,19 @@ def tool_fields(options: ChatOptions, profile: Profile) -> dict[str, Any]:
         return {}
     choice, tools = _fitting(_tool_choice(options.tool_choice), options.tools, profile)
     return {
-        "tools": _OFFERS.encoded(tools, profile),
+        "tools": offers.encoded(tools, profile),
         "tool_choice": choice,
         "parallel_tool_calls": options.parallel_tool_calls if profile.parallel_tool_calls else None,
     }
 
 
-class _Offers:
+class Offers:
     """Tools as JSON, each written once a dialect: schemas are most of what is sent, and hardly ever change.
 
     Providers may make new tools for every request, so that only so many are kept.
     """
 
-    def __init__(self, at_most: int) -> None:
-        self._at_most = at_most
+    def __init__(self) -> None:
         self._lists: dict[tuple[int, _Dialect], tuple[Sequence[Tool], Json]] = {}
         self._tools: dict[tuple[int, _Dialect], tuple[ToolDefinition, bytes]] = {}
 
@@ -81,7 +80,7 @@ class _Offers:
         if known is not None and known[0] is definition:
             return known[1]
         text = encode(_tool(definition, profile)).encode("utf-8", "replace")
-        _put(self._tools, (id(definition), dialect), (definition, text), self._at_most)
+        _put(self._tools, (id(definition), dialect), (definition, text), _TOOLS)
         return text
 
 
@@ -94,7 +93,7 @@ def _put(kept: dict[K, V], key: K, value: V, at_most: int) -> None:
 
 
 _LISTS = 16
-_OFFERS = _Offers(4096)
+_TOOLS = 4096
 
 
 def _tool(definition: ToolDefinition, profile: Profile) -> ChatCompletionFunctionToolParam:
