@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec
@@ -27,11 +28,13 @@ class Meddled(Connection):
 
     Attributes:
         is_cut: whether nothing is answered.
+        asked: how often each kind of question was.
     """
 
     def __init__(self, url: str, prefix: str = "gateway:") -> None:
         super().__init__(url, prefix)
         self.is_cut = False
+        self.asked: Counter[str] = Counter()
         self._coming: dict[str, Happening] = {}
 
     def before(self, question: str, happening: Happening) -> None:
@@ -40,9 +43,11 @@ class Meddled(Connection):
 
     async def ask(self, question: Callable[P, Awaitable[Any]], *args: P.args, **kwargs: P.kwargs) -> Any:
         """See `Connection.ask`."""
+        kind = getattr(question, "__name__", "script")
+        self.asked[kind] += 1
         if self.is_cut:
             raise SharedStateUnavailable("the line is cut")
-        happening = self._coming.pop(getattr(question, "__name__", "script"), None)
+        happening = self._coming.pop(kind, None)
         if happening is not None:
             await happening()
         return await super().ask(question, *args, **kwargs)

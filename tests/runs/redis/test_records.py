@@ -27,10 +27,11 @@ async def listed(records: Records, limit: int, conversation_id: str | None = Non
     return [record.id for record in await records.page(limit, before=None, conversation_id=conversation_id)]
 
 
-async def test_a_page_ends_where_it_is_full_however_many_more_there_are(here: Parts) -> None:
+async def test_a_page_ends_where_it_is_full_however_many_more_there_are(here: Parts, meddled: Meddled) -> None:
     runs = [await here.known(run_id=f"run_{number:03}") for number in range(MANY)]
 
     assert await listed(here.records, 3) == runs[:-4:-1]
+    assert meddled.asked["zrevrangebylex"] == 1
     assert await listed(here.records, 110) == runs[:-111:-1]
     assert await listed(here.records, 1000) == runs[::-1]
 

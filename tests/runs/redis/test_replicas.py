@@ -82,6 +82,7 @@ async def test_one_that_did_nothing_for_long_asks_whether_it_was_missed(meddled:
     await replicas.be_sure()
 
     assert (await replicas.present([replicas.id]), said.backs) == ({replicas.id}, 1)
+    assert meddled.asked["execute"] == 1
 
 
 async def test_one_that_is_not_answered_for_it_fell_silent_meanwhile_does_not_take_that_for_an_outage(
