@@ -187,13 +187,10 @@ class Answer:
 
     def feed(self, data: bytes) -> None:
         """Take bytes from the line."""
-        parser = self._parser
-        if parser is None:
-            return
         if not self._has_head:
             self._head_size += len(data)
         try:
-            parser.feed_data(data)
+            self._parser.feed_data(data)  # type: ignore[union-attr]  # an answer that is over has no line that feeds it
         except HttpParserError:
             if not self._is_whole:
                 self._break_off(OSError("no HTTP any more") if self._has_head else NotHttp())

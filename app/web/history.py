@@ -67,7 +67,7 @@ def _wire(message: Message) -> list[dict[str, Any]]:
             return [{"role": "user", "content": content}]
         case ToolMessage():
             return wire_results(message)
-        case AssistantMessage():
+        case _:
             told = {
                 "tool_calls": [tool_call_document(call) for call in message.tool_calls],
                 "reasoning": message.reasoning,
@@ -91,7 +91,7 @@ def _messages(forms: Sequence[MessageForm]) -> list[Message]:
                 raise _refusal(
                     position, "tool_call_id", f"no call {form.tool_call_id!r} in the message before asks for it"
                 )
-            case AssistantMessageForm():
+            case _:
                 answer = _answer(form, position)
                 messages.append(answer)
                 if answer.tool_calls:

@@ -49,6 +49,16 @@ async def test_the_model_is_told_what_was_said_and_its_words_are_the_summary() -
     ]
 
 
+async def test_what_the_model_was_told_to_be_is_no_part_of_what_was_said() -> None:
+    model = ScriptedModel("They spoke.")
+
+    await summarizer(model)(None, (SystemMessage("You are a farmer."), *plain_turn(1)))
+
+    (prompt,) = model.prompts
+    assert "farmer" not in "".join(str(message) for message in prompt.messages)
+    assert "barley" in str(prompt.messages[-1]).lower()
+
+
 async def test_no_tools_are_offered() -> None:
     model = ScriptedModel("They spoke.")
     await summarizer(model)(None, plain_turn(1))

@@ -15,10 +15,11 @@ from typing import TypeAlias
 import pytest
 
 from app.chat import ModelProtocolError, ModelTimeout, ModelUnavailable
-from app.providers.http_line import Answer
+from app.providers.http_line import Answer, Line
 from app.providers.transport import WireRequest, WireResponse
 from app.providers.transport_http import HttpTransport
 from tests.support.gates import PATIENCE
+from tests.support.loop_time import LoopTime
 
 pytestmark = pytest.mark.server
 
@@ -69,10 +70,10 @@ async def serving(*answers: bytes) -> AsyncIterator[Server]:
 
 
 @asynccontextmanager
-async def listening(server: Server) -> AsyncIterator[None]:
+async def listening(server: Server, patience: float = PATIENCE) -> AsyncIterator[None]:
     listener = await asyncio.start_server(server.accept, "127.0.0.1", 0)
     server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/v1/chat/completions"
-    async with asyncio.timeout(PATIENCE), listener:
+    async with asyncio.timeout(patience), listener:
         yield
 
 
@@ -81,6 +82,12 @@ async def transport() -> AsyncIterator[HttpTransport]:
     made = HttpTransport()
     yield made
     await made.aclose()
+
+
+@pytest.fixture
+async def time(monkeypatch: pytest.MonkeyPatch) -> LoopTime:
+    """The time of the test's event loop."""
+    return LoopTime(monkeypatch)
 
 
 def request_to(url: str, body: bytes = b"{}", connect_timeout: float | None = 5.0) -> WireRequest:
@@ -300,6 +307,123 @@ async def test_who_waits_for_a_line_gets_the_next_that_is_free_and_who_gives_up_
         assert await asyncio.gather(*waiting[1:]) == [b"ok", b"ok"]
         assert server.connections == 1
         await transport.aclose()
+
+
+async def test_who_gives_up_in_the_moment_in_which_a_line_is_free_leaves_it_to_the_next() -> None:
+    async with serving(OK[:-1]) as server:
+        transport = HttpTransport(max_connections=1)
+        held = await transport.send(request_to(server.url))
+        waiting = [asyncio.create_task(transport.send(request_to(server.url))) for _ in range(2)]
+        await asyncio.sleep(0)
+
+        await held.aclose()
+        waiting[0].cancel()
+        response = await waiting[1]
+
+        assert (waiting[0].cancelled(), response.status, server.connections) == (True, 200, 2)
+        await transport.aclose()
+
+
+async def test_lines_that_were_used_later_are_closed_later(time: LoopTime) -> None:
+    names = iter("ab")
+    going_on, closed = ({name: asyncio.Event() for name in "ab"} for _ in range(2))
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        name = next(names)
+        await server.request(reader)
+        writer.write(OK[:-1])
+        await going_on[name].wait()
+        writer.write(OK[-1:])
+        await reader.read()
+        closed[name].set()
+
+    async def is_closed(name: str) -> None:
+        async with asyncio.timeout(PATIENCE):
+            await closed[name].wait()
+
+    server, transport = Server(speak), HttpTransport(keep_alive=100)
+    async with listening(server, patience=1000):
+        responses = [await transport.send(request_to(server.url)) for _ in "ab"]
+        for name, response in zip("ab", responses, strict=True):
+            going_on[name].set()
+            assert await whole(response) == b"ok"
+            await time.passes(60)
+        await is_closed("a")
+        assert not closed["b"].is_set()
+        await time.passes(100)
+        await is_closed("b")
+    await transport.aclose()
+
+
+async def test_a_line_that_broke_before_it_was_asked_has_no_answer() -> None:
+    freed: list[bool] = []
+    line = Line(lambda _, is_reusable: freed.append(is_reusable))
+    line.connection_made(asyncio.Transport())
+    line.connection_lost(ConnectionResetError())
+
+    with pytest.raises(ConnectionResetError):
+        line.ask(b"head", b"body")
+    line.close()
+    line.close()
+
+    assert (line.is_open, freed) == (False, [False])
+
+
+async def test_an_answer_that_ends_with_its_line_is_whole_though_its_server_had_to_wait() -> None:
+    freed: list[bool] = []
+    calls: list[str] = []
+
+    class Wire(asyncio.Transport):
+        def write(self, data: bytes | bytearray | memoryview) -> None:
+            calls.append(f"write {len(data)}")
+
+        def is_closing(self) -> bool:
+            return False
+
+        def pause_reading(self) -> None:
+            calls.append("pause")
+
+        def abort(self) -> None:
+            calls.append("abort")
+
+    line = Line(lambda _, is_reusable: freed.append(is_reusable))
+    line.connection_made(Wire())
+    answer = line.ask(b"head", b"")
+    line.data_received(b"HTTP/1.1 200 OK\r\n\r\n")
+    await answer.begin()
+    line.data_received(bytes(2**19))
+
+    line.connection_lost(None)
+
+    assert len(await whole(answer)) == 2**19
+    assert (calls, freed) == (["write 4", "pause"], [False])
+
+
+@pytest.mark.parametrize("headers", [{"X": "a\r\nY: secret"}, {"X\nY": "secret"}, {"X": "secret\0"}])
+async def test_a_header_that_would_be_several_is_not_sent_nor_told(
+    transport: HttpTransport, headers: dict[str, str]
+) -> None:
+    async with serving(OK) as server:
+        with pytest.raises(ModelUnavailable) as caught:
+            await transport.send(WireRequest(server.url, b"{}", headers, 5.0, "there"))
+        assert server.connections == 0
+
+    assert "secret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+async def test_all_that_goes_over_a_proxy_goes_over_the_same_line(
+    transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(OK) as server:
+        monkeypatch.setenv("http_proxy", server.url.removesuffix("/v1/chat/completions"))
+        monkeypatch.setenv("no_proxy", "")
+        urls = [f"http://far.example/{path}" for path in ("one", "two")]
+
+        assert [await whole(await transport.send(request_to(url))) for url in urls] == [b"ok", b"ok"]
+
+        assert [head.split(b" ")[1].decode() for head in server.heads] == urls
+        assert server.connections == 1
 
 
 async def test_closing_the_transport_breaks_what_is_under_way(transport: HttpTransport) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from app.runs.redis.connection import Connection
+from tests.runs.redis.parts import Meddled
 from tests.support.redis_server import RedisServer
 
 
@@ -22,5 +23,13 @@ async def connection(redis_url: str) -> AsyncIterator[Connection]:
 async def connection_of_its_own(redis_of_its_own: RedisServer) -> AsyncIterator[Connection]:
     """A connection to the Redis that the test may stop, kill and pause."""
     connection = Connection(redis_of_its_own.url())
+    yield connection
+    await connection.aclose()
+
+
+@pytest.fixture
+async def meddled(redis_url: str) -> AsyncIterator[Meddled]:
+    """A connection to an empty database at which others can be quicker."""
+    connection = Meddled(redis_url)
     yield connection
     await connection.aclose()
