@@ -219,6 +219,16 @@ async def test_an_end_that_is_told_twice_counts_once(
     assert (here.knows(begun.run), caplog.records) == (False, [])
 
 
+async def test_nobody_need_be_asked_whether_a_run_that_has_ended_is_lost(here: Replica) -> None:
+    begun = await here.begun()
+    await begun.end()
+    before = here.connection.asked.total()
+
+    await here.store.confirm(begun.id)
+
+    assert here.connection.asked.total() == before
+
+
 async def test_an_end_is_known_though_redis_had_forgotten_the_run(here: Replica, there: Replica) -> None:
     begun = await here.begun()
     await here.connection.redis.delete(here.record(begun.id))
