@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import datetime
 
 from app.chat import ChatResponse, RoundStarted
-from app.runs.journal import Journal, RunCancelled, RunCompleted, RunEnd, RunFailed, RunStarted
+from app.runs.errors import RunGone
+from app.runs.journal import Journal, RunCancelled, RunCompleted, RunEnd, RunEvent, RunFailed, RunStarted
 from app.runs.readers import Reader
 from app.runs.redis.records import Record
 from app.runs.run import RunStatus, status_of
@@ -69,10 +70,10 @@ class RemoteRun:
         end = self.end
         if end is None:
             _, last = await self.journal.span()
-            async with aclosing(self.journal.follow(max(last - 1, 0))) as batches:
-                async for batch in batches:
-                    event = batch[-1].event
-                    end = event if isinstance(event, RunEnd) else None
+            with suppress(RunGone):
+                end = await self._end_behind(max(last - 1, 0))
+            if end is None:  # Redis forgot the newest entries in this moment, and the end was written before them
+                end = await self._end_behind(0)
         match end:
             case RunFailed(error):
                 raise error
@@ -84,6 +85,13 @@ class RemoteRun:
         """See `Run.request_cancel`."""
         if self.end is None:
             await self._cancel()
+
+    async def _end_behind(self, after: int) -> RunEnd | None:
+        event: RunEvent | None = None
+        async with aclosing(self.journal.follow(after)) as batches:
+            async for batch in batches:
+                event = batch[-1].event
+        return event if isinstance(event, RunEnd) else None
 
     async def _answered(self) -> None:
         async with aclosing(self.journal.follow()) as batches:
