@@ -55,7 +55,7 @@ def hostile() -> Iterator[Hostile]:
     """An llmock that serves on loopback."""
     port = free_port()
     command = [str(PROGRAM), "serve", "--host", "127.0.0.1", "--port", str(port), "--response-style", "echo"]
-    pace = ["--stream-chunk-delay-ms", "20"]  # so slow that it sees a client leave before all is written
+    pace = ["--stream-chunk-delay-ms", "50"]  # so slow that it sees a client leave before all is written
     process = LoggedProcess([*command, *pace], name="llmock")
     server = Hostile(f"http://127.0.0.1:{port}")
     try:
