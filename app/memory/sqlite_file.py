@@ -12,8 +12,10 @@ LATEST = "0002"
 """The revision of the tables that this version needs: the last one in `app/memory/sql/migrations`."""
 
 
-def open_once(path: Path, timeout: float) -> None:
-    """Make the file where there is none, with its folder, and see that it can be used.
+def connected(path: Path, timeout: float) -> sqlite3.Connection:
+    """A connection to the file, which is made where there is none, with its folder.
+
+    It is for one thread at a time, whichever, and transactions are begun by whoever uses it.
 
     Args:
         path: the file.
@@ -29,8 +31,14 @@ def open_once(path: Path, timeout: float) -> None:
         raise ConfigurationError(
             f"the folder {path.parent} for the memory cannot be made: {error.strerror} (see GATEWAY_MEMORY__URL)"
         ) from None
-    with closing(sqlite3.connect(path, timeout=timeout)) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")
+    connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
+    try:
+        for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {setting}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def is_ready(path: Path, timeout: float) -> bool:
@@ -46,8 +54,7 @@ def is_ready(path: Path, timeout: float) -> bool:
         ConfigurationError: its folder cannot be made.
     """
     try:
-        open_once(path, timeout)
-        with closing(sqlite3.connect(path, timeout=timeout)) as connection:
+        with closing(connected(path, timeout)) as connection:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if not tables:
                 return True

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from contextvars import copy_context
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 from sqlalchemy import Connection, QueuePool, create_engine
 
-from app.chat import ConfigurationError
 from app.memory.sql.backend import T, Work
+from app.memory.sqlite_file import connected
 
 Opening: TypeAlias = Callable[[], AbstractContextManager[Connection]]
 
@@ -38,7 +38,7 @@ class SqliteFile:
         self._timeout = timeout
         self._engine = create_engine(
             "sqlite://",
-            creator=self._connected,
+            creator=partial(connected, self._path, timeout),
             poolclass=QueuePool,
             pool_size=_READERS + 1,
             max_overflow=0,
@@ -116,20 +116,3 @@ class SqliteFile:
             # transactions begin with what is written first.
             connection.connection.cursor().execute("BEGIN IMMEDIATE")
             yield connection
-
-    def _connected(self) -> sqlite3.Connection:
-        try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # what users said is not for everyone here
-        except OSError as error:
-            raise ConfigurationError(
-                f"the folder {self._path.parent} for the memory cannot be made: {error.strerror} "
-                "(see GATEWAY_MEMORY__URL)"
-            ) from None
-        connection = sqlite3.connect(self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False)
-        try:
-            for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-                connection.execute(f"PRAGMA {setting}")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
