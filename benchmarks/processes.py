@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -15,6 +16,20 @@ _CLOCK_OF_PROCESS = 2
 """CPUCLOCK_SCHED of Linux: `clock_getcpuclockid(3)` makes a clock of a process by it, which counts nanoseconds of all
 its threads, also of those that have ended."""
 ON_LINUX = sys.platform == "linux"
+
+
+def allow_files(files: int) -> int | None:
+    """Let this process, and those it starts, open so many files.
+
+    Returns:
+        How many they may have at most where that is fewer, else None.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < files:
+        return hard
+    if soft != resource.RLIM_INFINITY and soft < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    return None
 
 
 def tree(pid: int) -> list[int]:

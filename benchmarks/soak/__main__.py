@@ -12,12 +12,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import resource
 import sys
 from pathlib import Path
 
 import uvloop
 
+from benchmarks.processes import allow_files
 from benchmarks.soak.cuts import AT_ONCE, Cuts
 from benchmarks.soak.processes import soaked
 from benchmarks.soak.report import OBJECTS_A_RUN, Report
@@ -54,7 +54,9 @@ def main() -> int:
     arguments = parser.parse_args()
     if not Path("/proc/self/fd").is_dir():
         parser.error("it counts sockets and memory in /proc, which only Linux has")
-    _allow_files(parser, 4 * max(arguments.streams, AT_ONCE) + 500)
+    files = 4 * max(arguments.streams, AT_ONCE) + 500
+    if (allowed := allow_files(files)) is not None:
+        parser.error(f"so many streams need {files} open files a process, and {allowed} are allowed (ulimit -Hn)")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         report = runner.run(soak(arguments))
     print(report.markdown())
@@ -62,15 +64,6 @@ def main() -> int:
         asked = {name: value for name, value in vars(arguments).items() if name != "json"}
         arguments.json.write_text(json.dumps({**asked, **report.figures()}, indent=2) + "\n", encoding="utf-8")
     return 1 if report.failures() else 0
-
-
-def _allow_files(parser: argparse.ArgumentParser, files: int) -> None:
-    """Let this process, and those it starts, open so many files."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < files:
-        parser.error(f"so many streams need {files} open files a process, and {hard} are allowed (ulimit -Hn)")
-    if soft != resource.RLIM_INFINITY and soft < files:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
 
 
 if __name__ == "__main__":

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import sys
 from pathlib import Path
 
+from benchmarks.processes import allow_files
 from benchmarks.speed.report import figures, markdown
 from benchmarks.speed.rounds import NAMES, Rounds
 from benchmarks.speed.servers import PEERS, PEERS_PYTHON, has_nginx
@@ -41,7 +41,8 @@ def main() -> int:
         parser.error(f"unknown: {', '.join(unknown)}")
     if peers and not PEERS_PYTHON.exists():
         parser.error("the frameworks are not installed: use `make bench-peers`")
-    _allow_files(parser)
+    if (allowed := allow_files(_FILES)) is not None:
+        parser.error(f"{_FILES} open files a process are needed, and {allowed} are allowed (ulimit -Hn)")
     if not has_nginx():
         _tell("nginx is not installed, so what is compared with it is left out")
     try:
@@ -70,15 +71,6 @@ def _replace_tables(document: Path, told: str) -> None:
     if not end:
         raise SystemExit(f"{document} does not have {_BEGIN} and {_END}, between which the tables belong")
     document.write_text(f"{before}{begin}\n{told}\n{end}{after}", encoding="utf-8")
-
-
-def _allow_files(parser: argparse.ArgumentParser) -> None:
-    """Let this process, and those it starts, open so many files."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < _FILES:
-        parser.error(f"{_FILES} open files a process are needed, and {hard} are allowed (ulimit -Hn)")
-    if soft != resource.RLIM_INFINITY and soft < _FILES:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES, hard))
 
 
 if __name__ == "__main__":
