@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from app.runs.redis.connection import Connection
-from tests.runs.redis.parts import Meddled
+from tests.runs.redis.parts import Meddled, Parts
 from tests.support.redis_server import RedisServer
 
 
@@ -33,3 +33,15 @@ async def meddled(redis_url: str) -> AsyncIterator[Meddled]:
     connection = Meddled(redis_url)
     yield connection
     await connection.aclose()
+
+
+@pytest.fixture
+async def here(meddled: Meddled) -> Parts:
+    """The replica that a test is about."""
+    return Parts(meddled)
+
+
+@pytest.fixture
+async def there(meddled: Meddled) -> Parts:
+    """Another one."""
+    return Parts(meddled)

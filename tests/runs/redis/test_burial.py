@@ -21,12 +21,6 @@ async def gone(meddled: Meddled) -> Parts:
 
 
 @pytest.fixture
-async def here(meddled: Meddled) -> Parts:
-    """The replica that finds it out."""
-    return Parts(meddled)
-
-
-@pytest.fixture
 async def burial(here: Parts) -> Burial:
     return Burial(here.connection, here.records, here.replicas, here.lines)
 

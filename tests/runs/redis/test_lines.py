@@ -16,17 +16,6 @@ from tests.support.gates import PATIENCE
 pytestmark = pytest.mark.server
 
 
-@pytest.fixture
-async def here(meddled: Meddled) -> Parts:
-    return Parts(meddled)
-
-
-@pytest.fixture
-async def there(meddled: Meddled) -> Parts:
-    """Another replica."""
-    return Parts(meddled)
-
-
 async def forgotten(parts: Parts) -> None:
     """Let Redis lose all it knows."""
     await parts.connection.redis.flushdb()

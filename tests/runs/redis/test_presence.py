@@ -14,18 +14,6 @@ pytestmark = pytest.mark.server
 
 
 @pytest.fixture
-async def here(meddled: Meddled) -> Parts:
-    """The replica of the readers."""
-    return Parts(meddled)
-
-
-@pytest.fixture
-async def there(meddled: Meddled) -> Parts:
-    """The replica of the run."""
-    return Parts(meddled)
-
-
-@pytest.fixture
 async def presence(here: Parts) -> Presence:
     return Presence(here.connection, here.records, here.replicas, here.do)
 

@@ -18,11 +18,6 @@ MANY = 130
 """More than are asked for at once."""
 
 
-@pytest.fixture
-async def here(meddled: Meddled) -> Parts:
-    return Parts(meddled)
-
-
 async def listed(records: Records, limit: int, conversation_id: str | None = None) -> list[str]:
     return [record.id for record in await records.page(limit, before=None, conversation_id=conversation_id)]
 
