@@ -17,16 +17,19 @@ from app.web.sse import RunStream
 
 T = TypeVar("T")
 
+RUN = "/runs/{run_id}"
+RUN_EVENTS = f"{RUN}/events"
+
 
 def answer_of(run: Run, gateway: Gateway) -> Answer:
     """What makes the answer document of a run."""
     return partial(answer_document, run_id=run.id, conversation_id=run.conversation_id, model=gateway.client.model.name)
 
 
-def path_of(request: Request, name: str, **parameters: str) -> str:
-    """The path of a route as callers know it: what `url_for` says, without making a whole address for it."""
+def path_of(request: Request, path: str, run: Run) -> str:
+    """The path of one of a run's routes, as callers know it: what `url_for` says, without asking all routes for it."""
     root: str = request.scope.get("app_root_path", request.scope.get("root_path", ""))
-    return root.rstrip("/") + str(request.app.url_path_for(name, **parameters))
+    return root.rstrip("/") + path.format(run_id=run.id)
 
 
 def stream_of(
@@ -48,7 +51,6 @@ def stream_of(
         retry=retry,
         heartbeat=gateway.heartbeat,
         drain=partial(gateway.runs.drain, gateway.drain_time),
-        drain_time=gateway.drain_time,
         drained=None if isinstance(run, LocalRun) else gateway.runs.drained,
     )
 

@@ -80,7 +80,7 @@ def stream_of(
     async def drain() -> None:
         await runs.drain(drain_time)
 
-    return RunStream(run, run.readers.enter(), answer, heartbeat=heartbeat, drain=drain, drain_time=drain_time)
+    return RunStream(run, run.readers.enter(), answer, heartbeat=heartbeat, drain=drain)
 
 
 async def test_an_event_that_cannot_be_made_ends_the_stream_with_a_problem(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,7 +15,7 @@ from app.web.encoding import json_response
 from app.web.errors import Problem
 from app.web.parameters import REPLAYED, idempotency_key
 from app.web.presence import while_connected
-from app.web.reading import answer_of, check_readable, or_problem, outcome_of, path_of, stream_of
+from app.web.reading import RUN, RUN_EVENTS, answer_of, check_readable, or_problem, outcome_of, path_of, stream_of
 from app.web.request_ids import current_request_id
 from app.web.requests import chat_request, check_read
 from app.web.schemas import ChatBody
@@ -40,7 +40,7 @@ async def chat(request: Request, body: Chat, gateway: CurrentGateway, principal:
     # Whoever follows a run in the background sees its text come.
     run, headers = await _begun(request, body, gateway, principal, stream=body.background is True)
     if body.background:
-        headers["Location"] = path_of(request, "run", run_id=run.id)
+        headers["Location"] = path_of(request, RUN, run)
         return json_response(run_document(run, answer_of(run, gateway)), 202, headers)
     reader = await run.enter()
     try:
@@ -77,7 +77,7 @@ async def chat_stream(request: Request, body: Chat, gateway: CurrentGateway, pri
     except BaseException:
         reader.leave()
         raise
-    headers["Location"] = path_of(request, "run_events", run_id=run.id)
+    headers["Location"] = path_of(request, RUN_EVENTS, run)
     return stream_of(run, reader, gateway, headers=headers)
 
 

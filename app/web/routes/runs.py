@@ -10,7 +10,7 @@ from app.web.dependencies import CurrentGateway, NamedRun
 from app.web.documents import RunDocument, RunsDocument, RunSummaryDocument
 from app.web.encoding import json_response
 from app.web.parameters import After, Before, OfConversation, PageLimit, ParameterInvalid
-from app.web.reading import answer_of, check_readable, stream_of
+from app.web.reading import RUN, RUN_EVENTS, answer_of, check_readable, stream_of
 
 RETRY = 1_000
 """Milliseconds after which a browser comes back to a stream that was cut."""
@@ -31,7 +31,7 @@ async def runs(gateway: CurrentGateway, limit: PageLimit, before: Before, conver
 
 
 @router.get(
-    "/runs/{run_id}",
+    RUN,
     name="run",
     responses=openapi.answers(RunDocument, 404, 410, 503),
     openapi_extra=openapi.parameters(openapi.RUN_ID),
@@ -42,7 +42,7 @@ async def one_run(run: NamedRun, gateway: CurrentGateway) -> Response:
 
 
 @router.get(
-    "/runs/{run_id}/events",
+    RUN_EVENTS,
     responses=openapi.streams(404, 410, 422, 503, retry=RETRY)
     | openapi.nothing("The run has ended and the reader has all its events"),
     openapi_extra=openapi.parameters(openapi.RUN_ID, openapi.LAST_EVENT_ID, openapi.AFTER),
@@ -62,7 +62,7 @@ async def run_events(run: NamedRun, gateway: CurrentGateway, after: After) -> Re
 
 
 @router.post(
-    "/runs/{run_id}/cancel",
+    f"{RUN}/cancel",
     responses=openapi.answers(RunSummaryDocument, 404, 410, 503, status=202),
     openapi_extra=openapi.parameters(openapi.RUN_ID),
     status_code=202,
