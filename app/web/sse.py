@@ -120,15 +120,14 @@ class RunStream(EventSourceResponse):
         """Send the stream."""
         line = _Line(send, self._heartbeat, self._is_over)
         try:
-            async with asyncio.TaskGroup() as beside:
-                watching = [beside.create_task(_until_hung_up(receive)), beside.create_task(line.keep_alive())]
+            async with asyncio.TaskGroup() as tasks:
+                beside = [tasks.create_task(_until_hung_up(receive)), tasks.create_task(line.keep_alive())]
                 if AppStatus.enable_automatic_graceful_drain or AppStatus.should_exit:
-                    watching.append(beside.create_task(self._end_with_the_server()))
+                    beside.append(tasks.create_task(self._end_with_the_server()))
                 if self._drained is not None:
-                    watching.append(beside.create_task(self._end_when_drained(self._drained, line)))
-                await self._send_events(line)
-                for task in watching:
-                    task.cancel()
+                    beside.append(tasks.create_task(self._end_when_drained(self._drained, line)))
+                # In a task of its own: this one waits behind all the middleware, which each event would have to pass.
+                tasks.create_task(self._send_events(line, beside))
         except* (_HungUp, _TimeIsUp):
             pass
         except* OSError as errors:
@@ -137,12 +136,14 @@ class RunStream(EventSourceResponse):
             self._reader.leave()
             del self._run  # tasks that were cancelled keep this response until garbage is collected
 
-    async def _send_events(self, line: _Line) -> None:
+    async def _send_events(self, line: _Line, beside: Sequence[asyncio.Task[None]]) -> None:
         await line({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async with aclosing(self._pieces):
             async for piece in self._pieces:
                 await line({"type": "http.response.body", "body": piece, "more_body": True})
         await line.end()
+        for task in beside:
+            task.cancel()
 
     def _is_over(self) -> bool:
         return self._run.end is not None
