@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from operator import itemgetter
+from typing import TypeAlias
 
 from app.chat import (
     AssistantMessage,
@@ -23,70 +25,80 @@ from app.chat import (
     Usage,
 )
 
+_ToolEvent: TypeAlias = ToolCallReady | ToolCallSucceeded | ToolCallErrored
+
 
 class Fold:
-    """Takes the events of a run one by one. Holds the text of the round that is going and what is finished."""
+    """Takes the events of a run one by one, and adds them up when that is asked for, which it seldom is.
+
+    Holds the text of the round that is going and what is finished.
+    """
 
     def __init__(self) -> None:
         self.round: int | None = None
         self._is_open = False
-        self._answered: Round | None = None
+        self._answered: ChatResponse | None = None
         self._model: str | None = None
-        self._usage = Usage()
-        self._rounds: list[Round] = []
-        self._calls: dict[str, tuple[int, ToolCall]] = {}
-        self._runs: list[tuple[int, int, ToolRun]] = []
+        self._rounds: list[RoundCompleted] = []
+        self._tools: list[tuple[int, _ToolEvent]] = []
         self._text: list[str] = []
         self._reasoning: list[str] = []
 
     def add(self, event: ChatEvent) -> None:
         """Take the next event."""
-        match event:
-            case TextDelta(text):
-                self._text.append(text)
-            case ReasoningDelta(text):
-                self._reasoning.append(text)
-            case RoundStarted(number):
-                self.round = number
-                self._is_open = True
-                self._answered = None
-                self._calls.clear()
-                self._text.clear()
-                self._reasoning.clear()
-            case ToolCallReady(call):
-                self._calls[call.id] = (len(self._calls), call)
-            case ToolCallSucceeded(call_id, name, result, ms):
-                self._ran(call_id, name, ms, result=result)
-            case ToolCallErrored(call_id, name, error, ms):
-                self._ran(call_id, name, ms, error=error)
-            case ModelAnswered(response):  # a blocking call has told no text before
-                self._text = [response.content]
-                self._reasoning = [response.message.reasoning or ""]
-                self._answered = response.rounds[-1] if response.rounds else None
-                self._model = response.model
-            case RoundCompleted(_, reason, usage, target):
-                self._is_open = False
-                self._answered = None
-                self._usage += usage
-                self._rounds.append(Round(reason, usage, target))
+        if isinstance(event, TextDelta):  # no patterns: each token of a stream comes by here
+            self._text.append(event.text)
+        elif isinstance(event, ReasoningDelta):
+            self._reasoning.append(event.text)
+        elif isinstance(event, RoundStarted):
+            self.round = event.round
+            self._is_open = True
+            self._answered = None
+            self._text.clear()
+            self._reasoning.clear()
+        elif isinstance(event, _ToolEvent):
+            self._tools.append((self.round or 1, event))
+        elif isinstance(event, ModelAnswered):  # a blocking call has told no text before
+            self._answered = event.response
+            self._model = event.response.model
+            self._text = [event.response.content]
+            self._reasoning = [event.response.message.reasoning or ""]
+        elif isinstance(event, RoundCompleted):
+            self._is_open = False
+            self._answered = None
+            self._rounds.append(event)
 
     def closing(self, reason: FinishReason) -> RoundCompleted | None:
         """What ends the round that is going: as its model call ended, or for `reason`. None where no round is going."""
         if not self._is_open or self.round is None:
             return None
-        ended = self._answered or Round(reason)
+        ended = self._last_answered() or Round(reason)
         return RoundCompleted(self.round, ended.finish_reason, ended.usage, ended.target)
 
     def response(self, reason: FinishReason) -> ChatResponse:
         """What was done so far, as an answer that ended for `reason`."""
         message = AssistantMessage("".join(self._text), reasoning="".join(self._reasoning) or None)
-        # Tools tell their results as they end; an answer lists them as they were asked for.
-        runs = tuple(run for _, _, run in sorted(self._runs, key=itemgetter(0, 1)))
-        rounds = [*self._rounds, self._answered] if self._answered else self._rounds
-        usage = self._usage + self._answered.usage if self._answered else self._usage
-        return ChatResponse(message, reason, usage, self._model, rounds=tuple(rounds), tool_runs=runs)
+        rounds = [Round(ended.finish_reason, ended.usage, ended.target) for ended in self._rounds]
+        if answered := self._last_answered():
+            rounds.append(answered)
+        usage = sum((one.usage for one in rounds), Usage())
+        return ChatResponse(message, reason, usage, self._model, rounds=tuple(rounds), tool_runs=_runs(self._tools))
 
-    def _ran(self, call_id: str, name: str, ms: float, *, result: str | None = None, error: str | None = None) -> None:
-        place, call = self._calls.get(call_id, (len(self._calls), ToolCall(call_id, name)))
-        number = self.round or 1
-        self._runs.append((number, place, ToolRun(number, call_id, name, call.arguments, result, error, ms)))
+    def _last_answered(self) -> Round | None:
+        return self._answered.rounds[-1] if self._answered and self._answered.rounds else None
+
+
+def _runs(told: Iterable[tuple[int, _ToolEvent]]) -> tuple[ToolRun, ...]:
+    """The calls that have ended. Tools tell their results as they end; an answer lists them as they were asked for."""
+    asked: dict[tuple[int, str], tuple[int, ToolCall]] = {}
+    runs: list[tuple[int, int, ToolRun]] = []
+    for number, event in told:
+        if isinstance(event, ToolCallReady):
+            asked[number, event.call.id] = (len(asked), event.call)
+            continue
+        result = event.result if isinstance(event, ToolCallSucceeded) else None
+        error = event.error if isinstance(event, ToolCallErrored) else None
+        known = asked.get((number, event.call_id))
+        place, call = known or (len(asked), ToolCall(event.call_id, event.name))
+        runs.append((number, place, ToolRun(number, call.id, event.name, call.arguments, result, error, event.ms)))
+    return tuple(run for _, _, run in sorted(runs, key=itemgetter(0, 1)))

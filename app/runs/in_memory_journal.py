@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
 
 from app.chat import ChatResponse, ReasoningDelta, TextDelta, ToolCallArguments
 from app.chat.text import bytes_of
@@ -17,7 +18,8 @@ _BATCH = 512
 _OVERHEAD = 200
 """Bytes that an entry takes beside its texts."""
 
-_NUMBERS = frozenset({"bool", "float", "int", "None"})
+_WITHOUT_TEXTS = frozenset({"bool", "float", "int", "None", "Usage", "FinishReason"})
+"""Types of fields in which there are no texts worth counting."""
 
 _ITEM = 64
 """Bytes that an item of a list or a mapping takes beside its texts."""
@@ -53,9 +55,9 @@ class InMemoryJournal:
 
     async def append(self, round_: int | None, *events: RunEvent) -> None:
         """See `Journal.append`."""
-        for seq, event in enumerate(events, self._dropped + len(self._entries) + 1):
-            self._entries.append(Entry(seq, round_, event))
-            self._bytes += _OVERHEAD + _size(event)
+        before = self._dropped + len(self._entries)
+        self._entries += [Entry(seq, round_, event) for seq, event in enumerate(events, before + 1)]
+        self._bytes += _OVERHEAD * len(events) + sum(map(_size, events))
         if self._bytes > self._limits.bytes or len(self._entries) > self._limits.events:
             self._drop()
         self._ended = isinstance(events[-1], RunEnd)
@@ -104,18 +106,6 @@ class InMemoryJournal:
             self._dropped += dropped
 
 
-def _size(event: RunEvent) -> int:
-    match event:
-        case TextDelta(text) | ReasoningDelta(text) | ToolCallArguments(_, _, text):
-            return bytes_of(text)
-        case RunCompleted(response) | RunCancelled(response):
-            return _texts(response)
-        case RunFailed(error):  # asked for its text, an error that is not ours may fail itself
-            return _texts([part for part in error.args if isinstance(part, str)])
-        case _:
-            return _texts(event)
-
-
 _FIELDS: dict[type, tuple[str, ...] | None] = {}
 """What `_fields_with_texts` says of the kinds of values that there are."""
 
@@ -151,5 +141,34 @@ def _fields_with_texts(kind: type) -> tuple[str, ...] | None:
     """
     if not is_dataclass(kind):
         return None
-    texts = [field.name for field in fields(kind) if not _NUMBERS.issuperset(str(field.type).split(" | "))]
+    texts = [field.name for field in fields(kind) if not _WITHOUT_TEXTS.issuperset(str(field.type).split(" | "))]
     return tuple(name for name in texts if kind is not ChatResponse or name != "generated")
+
+
+def _of_text(event: TextDelta | ReasoningDelta | ToolCallArguments) -> int:
+    text = event.text
+    return len(text) if text.isascii() else bytes_of(text)
+
+
+def _of_end(end: RunCompleted | RunCancelled) -> int:
+    return _texts(end.response)
+
+
+def _of_failure(end: RunFailed) -> int:
+    # Asked for its text, an error that is not ours may fail itself.
+    return _texts([part for part in end.error.args if isinstance(part, str)])
+
+
+_SIZES: Mapping[type, Callable[[Any], int]] = {
+    TextDelta: _of_text,
+    ReasoningDelta: _of_text,
+    ToolCallArguments: _of_text,
+    RunCompleted: _of_end,
+    RunCancelled: _of_end,
+    RunFailed: _of_failure,
+}
+"""Bytes of the texts in an event; of kinds that are not here by `_texts`."""
+
+
+def _size(event: RunEvent) -> int:
+    return _SIZES.get(type(event), _texts)(event)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.json import Encoder
 from pydantic_core import PydanticSerializationError, to_json
 from starlette.responses import Response
 
@@ -14,6 +15,8 @@ _LINE_ENDS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\
 """Some readers of event streams split lines at these. In JSON they only stand in strings, so they can be escaped."""
 
 _DEEPEST = 100
+
+_encode_text = Encoder().encode
 
 
 def encode(value: Any) -> bytes:
@@ -26,15 +29,27 @@ def encode(value: Any) -> bytes:
         text = to_json(value, inf_nan_mode="null", fallback=_fallback)
     except (PydanticSerializationError, RecursionError):
         text = to_json(_mended(value, ()), inf_nan_mode="null", fallback=_fallback)
-    if not text.isascii():
-        for raw, escaped in _LINE_ENDS:
-            text = text.replace(raw, escaped)
-    return text
+    return text if text.isascii() else _on_one_line(text)
+
+
+def encode_text(text: str) -> bytes:
+    """As `encode`, for a text: a tenth of the time, and streams consist of texts."""
+    try:
+        encoded = _encode_text(text)
+    except UnicodeEncodeError:
+        return encode(text)
+    return encoded if encoded.isascii() else _on_one_line(encoded)
 
 
 def json_response(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A document that was made here, as an HTTP response."""
     return Response(encode(document), status, headers=headers, media_type="application/json")
+
+
+def _on_one_line(text: bytes) -> bytes:
+    for raw, escaped in _LINE_ENDS:
+        text = text.replace(raw, escaped)
+    return text
 
 
 def _fallback(value: Any) -> Any:

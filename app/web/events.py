@@ -21,50 +21,61 @@ from app.chat import (
 from app.runs import Entry, EventsGone, Run, RunCompleted, RunFailed, RunGone, RunStarted
 from app.runs.journal import RunEnd
 from app.web.answers import Answer, milliseconds, round_document
-from app.web.encoding import encode
+from app.web.encoding import encode, encode_text
 from app.web.errors import problem_of
 
 
-def _text(event: TextDelta | ReasoningDelta) -> dict[str, Any]:
-    return {"text": event.text}
+def _text(event: TextDelta | ReasoningDelta) -> bytes:
+    return b'"text":' + encode_text(event.text)  # nearly all there are, so without a dictionary for each
 
 
-def _arguments(event: ToolCallArguments) -> dict[str, Any]:
-    return {"call_id": event.call_id, "name": event.name, "text": event.text}
+def _arguments(event: ToolCallArguments) -> bytes:
+    return _fields({"call_id": event.call_id, "name": event.name, "text": event.text})
 
 
-def _started(event: ToolCallStarted) -> dict[str, Any]:
-    return {"call_id": event.call_id, "name": event.name}
+def _started(event: ToolCallStarted) -> bytes:
+    return _fields({"call_id": event.call_id, "name": event.name})
 
 
-def _ready(event: ToolCallReady) -> dict[str, Any]:
-    return {"call_id": event.call.id, "name": event.call.name, "arguments": event.call.arguments}
+def _ready(event: ToolCallReady) -> bytes:
+    return _fields({"call_id": event.call.id, "name": event.call.name, "arguments": event.call.arguments})
 
 
-def _progress(event: ToolCallProgress) -> dict[str, Any]:
-    return {
-        "call_id": event.call_id,
-        "name": event.name,
-        "message": event.message,
-        "current": event.current,
-        "total": event.total,
-        "data": event.data,
-    }
+def _progress(event: ToolCallProgress) -> bytes:
+    return _fields(
+        {
+            "call_id": event.call_id,
+            "name": event.name,
+            "message": event.message,
+            "current": event.current,
+            "total": event.total,
+            "data": event.data,
+        }
+    )
 
 
-def _result(event: ToolCallSucceeded) -> dict[str, Any]:
-    return {"call_id": event.call_id, "name": event.name, "result": event.result, "ms": milliseconds(event.ms)}
+def _result(event: ToolCallSucceeded) -> bytes:
+    return _fields({"call_id": event.call_id, "name": event.name, "result": event.result, "ms": milliseconds(event.ms)})
 
 
-def _error(event: ToolCallErrored) -> dict[str, Any]:
-    return {"call_id": event.call_id, "name": event.name, "error": event.error, "ms": milliseconds(event.ms)}
+def _error(event: ToolCallErrored) -> bytes:
+    return _fields({"call_id": event.call_id, "name": event.name, "error": event.error, "ms": milliseconds(event.ms)})
 
 
-def _nothing(_: RunStarted | RoundStarted) -> dict[str, Any]:
-    return {}
+def _round(event: RoundCompleted) -> bytes:
+    return _fields(round_document(event))
 
 
-_WIRE: Mapping[type, tuple[bytes, Callable[[Any], dict[str, Any]]]] = MappingProxyType(
+def _nothing(_: RunStarted | RoundStarted) -> bytes:
+    return b""
+
+
+def _fields(data: Mapping[str, Any]) -> bytes:
+    """The data as the fields of a JSON object, without its braces."""
+    return encode(data)[1:-1]
+
+
+_WIRE: Mapping[type, tuple[bytes, Callable[[Any], bytes]]] = MappingProxyType(
     {
         RunStarted: (b"run.started", _nothing),
         RoundStarted: (b"round.started", _nothing),
@@ -76,7 +87,7 @@ _WIRE: Mapping[type, tuple[bytes, Callable[[Any], dict[str, Any]]]] = MappingPro
         ToolCallProgress: (b"tool_call.progress", _progress),
         ToolCallSucceeded: (b"tool_call.result", _result),
         ToolCallErrored: (b"tool_call.error", _error),
-        RoundCompleted: (b"round.completed", round_document),
+        RoundCompleted: (b"round.completed", _round),
     }
 )
 
@@ -106,9 +117,9 @@ class Projection:
         wire = _WIRE.get(type(entry.event))
         if wire is None:
             return self._end(cast("RunEnd", entry.event))  # all others have a name
-        name, data = wire
-        own = encode(data(entry.event))
-        return name, self._place + b"," + own[1:] if own != b"{}" else self._place + b"}"
+        name, fields = wire
+        own = fields(entry.event)
+        return name, b"%b,%b}" % (self._place, own) if own else self._place + b"}"
 
     def _end(self, end: RunEnd) -> tuple[bytes, bytes]:
         if isinstance(end, RunFailed):
