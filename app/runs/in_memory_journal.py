@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from itertools import count
 from typing import Any
 
 from app.chat import ChatResponse, ReasoningDelta, TextDelta, ToolCallArguments
@@ -41,13 +42,16 @@ class JournalLimits:
 class InMemoryJournal:
     """A journal in this process. A reader never holds the writer up.
 
+    It keeps no entries but what they are made of, and makes them for those who read.
+
     Args:
         limits: how much is kept.
     """
 
     def __init__(self, limits: JournalLimits | None = None) -> None:
         self._limits = limits or JournalLimits()
-        self._entries: list[Entry] = []
+        self._events: list[RunEvent] = []
+        self._rounds: list[int | None] = []
         self._bytes = 0
         self._dropped = 0
         self._ended = False
@@ -55,10 +59,10 @@ class InMemoryJournal:
 
     async def append(self, round_: int | None, *events: RunEvent) -> None:
         """See `Journal.append`."""
-        before = self._dropped + len(self._entries)
-        self._entries += [Entry(seq, round_, event) for seq, event in enumerate(events, before + 1)]
+        self._events += events
+        self._rounds += [round_] * len(events)
         self._bytes += _OVERHEAD * len(events) + sum(map(_size, events))
-        if self._bytes > self._limits.bytes or len(self._entries) > self._limits.events:
+        if self._bytes > self._limits.bytes or len(self._events) > self._limits.events:
             self._drop()
         self._ended = isinstance(events[-1], RunEnd)
         for reader in self._waiting:
@@ -67,12 +71,13 @@ class InMemoryJournal:
 
     async def span(self) -> Span:
         """See `Journal.span`."""
-        return Span(self._dropped + 1, self._dropped + len(self._entries))
+        return Span(self._dropped + 1, self._dropped + len(self._events))
 
     def entries(self, after: int, limit: int) -> Sequence[Entry]:
         """Entries with a number above `after` that are there, the oldest first, `limit` at most."""
         start = max(after - self._dropped, 0)
-        return self._entries[start : start + limit]
+        rounds, events = self._rounds[start : start + limit], self._events[start : start + limit]
+        return list(map(Entry._make, zip(count(self._dropped + start + 1), rounds, events, strict=False)))
 
     async def follow(self, after: int = 0) -> AsyncGenerator[Sequence[Entry], None]:
         """See `Journal.follow`."""
@@ -96,14 +101,13 @@ class InMemoryJournal:
 
     def _drop(self) -> None:
         """Let the oldest entries go, until what is left is within the limits."""
-        too_many = len(self._entries) - self._limits.events
+        too_many = len(self._events) - self._limits.events
         dropped = 0
-        while dropped < len(self._entries) - 1 and (dropped < too_many or self._bytes > self._limits.bytes):
-            self._bytes -= _OVERHEAD + _size(self._entries[dropped].event)
+        while dropped < len(self._events) - 1 and (dropped < too_many or self._bytes > self._limits.bytes):
+            self._bytes -= _OVERHEAD + _size(self._events[dropped])
             dropped += 1
-        if dropped:
-            del self._entries[:dropped]
-            self._dropped += dropped
+        del self._events[:dropped], self._rounds[:dropped]
+        self._dropped += dropped
 
 
 _FIELDS: dict[type, tuple[str, ...] | None] = {}

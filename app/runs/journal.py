@@ -40,8 +40,7 @@ RunEnd: TypeAlias = RunCompleted | RunCancelled | RunFailed
 RunEvent: TypeAlias = RunStarted | Delta | RunEnd
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One event of a run.
 
     Attributes:
