@@ -26,8 +26,7 @@ from app.providers.openai.errors import error_of_status
 from app.providers.openai.exchange import Exchange
 from app.providers.openai.reader import MAX_ANSWER, MAX_EVENT, ChatCompletionReader
 from app.providers.openai.repair import repaired
-from app.providers.openai.request import request_body
-from app.providers.openai.tool_offer import Offers
+from app.providers.openai.request import RequestWriter
 from app.providers.profiles import Profile, profile_for
 from app.providers.scrubbing import Scrubber, is_recognisable
 from app.providers.transport import Transport, WireRequest, WireResponse
@@ -83,7 +82,7 @@ class OpenAIModel:
         self._secrets = frozenset(filter(is_recognisable, secrets))
         self._model = model
         self._profile = profile or profile_for(self._address.url)
-        self._offers = Offers()
+        self._requests = RequestWriter(model, self._profile)
         self._timeouts = timeouts or Timeouts()
         self._caps = {"max_event": max_event, "max_answer": max_answer}
         self.name = name or model or "model"
@@ -125,7 +124,7 @@ class OpenAIModel:
         prompt = Prompt(repaired(prompt.messages), prompt.options.over(self.default_options))
         request = WireRequest(
             url=self._address.url,
-            body=request_body(prompt, self._model, self._profile, stream=stream, offers=self._offers),
+            body=self._requests.body(prompt, stream=stream),
             headers=self._stream_headers if stream else self._headers,
             connect_timeout=self._timeouts.connect,
             shown_url=self._address.shown,
