@@ -50,6 +50,12 @@ class ChatOptions:
         """Whether `tool_choice` leaves the model nothing but to call a tool."""
         return self.tool_choice not in {None, "auto", "none"}
 
+    def within(self, seconds: float) -> ChatOptions:
+        """The same options with so many seconds for a call to the model."""
+        values = list(_values(self))
+        values[_TIMEOUT] = seconds
+        return ChatOptions(*values)  # each call of a model needs one; `replace` takes twice the time
+
     def over(self, defaults: ChatOptions) -> ChatOptions:
         """These options, with what they leave open taken from `defaults`.
 
@@ -67,6 +73,7 @@ class ChatOptions:
 
 
 _NAMES = tuple(option.name for option in fields(ChatOptions))
+_TIMEOUT = _NAMES.index("timeout")
 _UNITED = ("tool_context", "extra")
 _values = attrgetter(*_NAMES)
 _NOTHING = _values(ChatOptions())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from app.chat import ModelTimeout
 from app.providers.transport import WireResponse
@@ -37,7 +37,7 @@ class Timeouts:
 
 
 class Clock:
-    """The time limits of one call, from now on to the end of the block that it is entered for.
+    """The time limits of one call, from now on until it is closed.
 
     Args:
         timeouts: the limits.
@@ -56,10 +56,8 @@ class Clock:
         self._end = timeouts.end
         self._silent_since = self._now()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Nothing will be waited for any more."""
         self._alarm.close()
 
     def content_came(self) -> None:

@@ -126,6 +126,7 @@ class StreamMask:
 
     def __init__(self, secret: str) -> None:
         self._secret = secret if is_recognisable(secret) else ""
+        self._beginning = self._secret[: self._ENOUGH]
         self._held = ""
         self._sent = ""
 
@@ -135,10 +136,11 @@ class StreamMask:
             return piece
         text = self._sent + self._held + piece
         sent = len(self._sent)
-        keep = 0
-        if self._secret[: self._ENOUGH] in text:
-            text = self._masked(text, sent)
-            keep = self._begun(text, sent)
+        if self._beginning not in text:
+            self._held, self._sent = "", text[1 - self._ENOUGH :]
+            return text[sent:]
+        text = self._masked(text, sent)
+        keep = self._begun(text, sent)
         passed = text[: len(text) - keep]
         self._held = text[len(passed) :]
         self._sent = passed[1 - self._ENOUGH :]

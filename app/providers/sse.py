@@ -10,7 +10,9 @@ Differs from the standard in one point: an event that the end of the body leaves
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
+
+from msgspec import Struct
 
 from app.chat import ModelProtocolError
 
@@ -18,7 +20,7 @@ _BOM = b"\xef\xbb\xbf"
 _KNOWN_FIELDS = frozenset({b"data", b"event", b"id", b"retry"})
 
 
-class ServerSentEvent(NamedTuple):
+class ServerSentEvent(Struct, frozen=True, gc=False):
     """One event.
 
     Attributes:
@@ -64,15 +66,12 @@ class SseDecoder:
         self._after_cr = chunk.endswith(b"\r")
         lines = chunk.splitlines()  # of bytes: at LF, CR and CRLF only
         rest = b"" if chunk.endswith((b"\n", b"\r")) else lines.pop()
+        if lines and (self._line or self._first_line):
+            lines[0] = self._ended(lines[0])
         for line in lines:
-            if self._line:
-                self._line += line
-                line = bytes(self._line)  # noqa: PLW2901 - the line with its beginning from earlier reads
-                self._line.clear()
-            if self._first_line:
-                self._first_line = False
-                line = line.removeprefix(_BOM)  # noqa: PLW2901 - the line as it counts
-            if line:
+            if line.startswith(b"data: "):  # as nearly all do that are not empty
+                self._add(line[6:])
+            elif line:
                 self._take(line)
             else:
                 if self._data:
@@ -85,23 +84,34 @@ class SseDecoder:
     def close(self) -> Iterator[ServerSentEvent]:
         """The event that the end of the body left unterminated, if there is one."""
         if self._line:
-            self._take(bytes(self._line).removeprefix(_BOM if self._first_line else b""))
-            self._line.clear()
+            self._take(self._ended(b""))
         if self._data:
             yield self._event_so_far(cut=True)
+
+    def _ended(self, rest: bytes) -> bytes:
+        """The line that ends with `rest`, with its beginning from earlier reads."""
+        line = bytes(self._line) + rest
+        self._line.clear()
+        if self._first_line:
+            self._first_line = False
+            line = line.removeprefix(_BOM)
+        return line
 
     def _take(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
-            self._data.append(value)
-            self._size += len(value) + 1
-            if self._size > self._max_event:
-                self._refuse()
+            self._add(value)
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")
         elif name and name not in _KNOWN_FIELDS:
             self.strange = True
+
+    def _add(self, value: bytes) -> None:
+        self._data.append(value)
+        self._size += len(value) + 1
+        if self._size > self._max_event:
+            self._refuse()
 
     def _event_so_far(self, *, cut: bool = False) -> ServerSentEvent:
         event = ServerSentEvent(self._data[0] if len(self._data) == 1 else b"\n".join(self._data), self._event, cut)

@@ -22,7 +22,7 @@ from app.chat import (
     ToolResult,
     UserMessage,
 )
-from app.providers.openai.request import request_body
+from app.providers.openai.request import RequestWriter
 from app.providers.profiles import Profile, profile_for
 from app.tooling import ToolCallback, ToolParam, input_schema
 
@@ -53,7 +53,7 @@ def handwritten(schema: dict[str, Any]) -> Tool:
 
 def sent(profile: Profile, *messages: Message, model: str = "probe", **options: Any) -> dict[str, Any]:
     prompt = Prompt(messages or (ASKED,), ChatOptions(**options))
-    body = json.loads(request_body(prompt, model, profile, stream=False))
+    body = json.loads(RequestWriter(model, profile).body(prompt, stream=False))
     assert isinstance(body, dict)
     return body
 
@@ -249,7 +249,7 @@ def test_the_requests_model_decides_and_not_the_configured_one() -> None:
 
     assert sent(profile, system, ASKED, model="o3")["messages"][0]["role"] == "developer"
     body = json.loads(
-        request_body(Prompt((system, ASKED), ChatOptions(model="gpt-4o", top_p=0.5)), "o3", profile, stream=True)
+        RequestWriter("o3", profile).body(Prompt((system, ASKED), ChatOptions(model="gpt-4o", top_p=0.5)), stream=True)
     )
     assert (body["messages"][0]["role"], body["top_p"]) == ("system", 0.5)
 

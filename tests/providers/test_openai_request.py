@@ -22,7 +22,7 @@ from app.chat import (
     ToolResult,
     UserMessage,
 )
-from app.providers.openai.request import request_body
+from app.providers.openai.request import RequestWriter
 from app.providers.profiles import Profile
 from app.tooling import ToolCallback
 
@@ -38,7 +38,7 @@ TOOL = ToolCallback.from_function(clock)
 
 
 def sent(prompt: Prompt, profile: Profile | None = None, *, stream: bool = True) -> dict[str, Any]:
-    body = json.loads(request_body(prompt, "probe", profile or Profile(), stream=stream))
+    body = json.loads(RequestWriter("probe", profile or Profile()).body(prompt, stream=stream))
     assert isinstance(body, dict)
     return body
 
@@ -318,13 +318,13 @@ def test_reasoning_is_sent_back_as_it_came_where_the_profile_says_so(
 
 @pytest.mark.fault("U36")
 def test_text_of_any_kind_is_sent_as_utf_8() -> None:
-    body = request_body(Prompt.of("東京 🚋 \u2028 \ud83d"), "probe", Profile(), stream=True)
+    body = RequestWriter("probe", Profile()).body(Prompt.of("東京 🚋 \u2028 \ud83d"), stream=True)
 
     assert json.loads(body.decode("utf-8"))["messages"][0]["content"] == "東京 🚋 \u2028 ?"
 
 
 def test_a_model_without_a_name_is_left_to_the_server() -> None:
-    assert "model" not in json.loads(request_body(Prompt(TALK), None, Profile(), stream=True))
+    assert "model" not in json.loads(RequestWriter(None, Profile()).body(Prompt(TALK), stream=True))
 
 
 @pytest.mark.fault("K08")

@@ -50,6 +50,9 @@ _FAILURES = frozenset({"error", "abort", "aborted", "cancelled", "network_error"
 """Finish reasons by which a server says that it did not finish."""
 
 
+_DELTAS: Mapping[PartKind, type[TextDelta | ReasoningDelta]] = {"text": TextDelta, "reasoning": ReasoningDelta}
+
+
 class AnswerAssembly:
     """Takes chunks, tells the deltas they make, and gives in the end the whole answer.
 
@@ -75,7 +78,7 @@ class AnswerAssembly:
         self._secrets = secrets
         self._max_answer = max_answer
         self._extra = extra
-        self._text, self._reasoning, self._refusal = (TextChannel(secrets) for _ in range(3))
+        self._channels: dict[PartKind, TextChannel] = {}
         self._tags = ThinkTags() if profile.think_tags else None
         self._calls = ToolCallAssembly(secrets)
         self._kept: dict[str, Any] = {}
@@ -149,17 +152,16 @@ class AnswerAssembly:
 
     def add_plain(self, chunk: PlainChunk, told: list[Delta]) -> None:
         """Take a chunk that holds nothing but a piece of text or reasoning. See `add`."""
-        self._name(chunk.id, chunk.model)
+        if chunk.id != self._told_id or chunk.model != self._told_model:
+            self._name(chunk.id, chunk.model)
         self.ends_in_usage = False
         self.begun = True
-        delta = chunk.delta
-        for field in REASONING_FIELDS:
-            if said := getattr(delta, field):
-                self._reasoning_field = self._reasoning_field or field
-                self._say(said, "reasoning", told)
-                break
+        delta = chunk.choices[0].delta
+        if thought := delta.reasoning_content or delta.reasoning:
+            self._reasoning_field = self._reasoning_field or REASONING_FIELDS[0 if delta.reasoning_content else 1]
+            self._say_text(thought, "reasoning", told)
         if delta.content:
-            self._say(delta.content, "text", told)
+            self._say_text(delta.content, "text", told)
         self._check_size()
 
     def close(self, told: list[Delta]) -> ChatResponse:
@@ -177,20 +179,17 @@ class AnswerAssembly:
         if self._tags:
             for kind, text in self._tags.close():
                 self._tell(kind, text, told)
-        if rest := self._reasoning.close():
-            told.append(ReasoningDelta(rest))
-        if rest := self._text.close():
-            told.append(TextDelta(rest))
-        self._refusal.close()
+        reasoning = self._ended("reasoning", told)
+        text = self._ended("text", told)
+        refusal = self._ended("refusal", told)
         reason = _FINISH_REASONS.get((self._finish or "").lower(), FinishReason.STOP)
         told.extend(self._calls.close(cut=reason is not FinishReason.STOP))
         calls = self._calls.calls()
         if reason is FinishReason.STOP and calls:
             reason = FinishReason.TOOL_CALLS
-        reasoning = self._reasoning.text or None
         if reasoning and self._reasoning_field:
             self._kept[self._reasoning_field] = reasoning
-        message = AssistantMessage(self._text.text, calls, reasoning, self._refusal.text or None, self._kept or EMPTY)
+        message = AssistantMessage(text, calls, reasoning or None, refusal or None, self._kept or EMPTY)
         model, answer_id = (label and masked(label, self._secrets) for label in (self._model, self._id))
         return ChatResponse.of_call(message, reason, self._usage, model=model, id=answer_id, extra=self._extra)
 
@@ -240,24 +239,35 @@ class AnswerAssembly:
                 self._keep(field, delta[field])
 
     def _say(self, content: Any, kind: PartKind, told: list[Delta]) -> None:
-        parts = ((kind, content),) if isinstance(content, str) else parts_of(content, kind)
-        for part_kind, text in parts:
-            self._size += bytes_of(text)
-            if self._tags and part_kind == "text":
-                for side, piece in self._tags.feed(text):
-                    self._tell(side, piece, told)
-            else:
-                self._tell(part_kind, text, told)
+        if isinstance(content, str):
+            self._say_text(content, kind, told)
+        else:
+            for part_kind, text in parts_of(content, kind):
+                self._say_text(text, part_kind, told)
+
+    def _say_text(self, text: str, kind: PartKind, told: list[Delta]) -> None:
+        self._size += bytes_of(text)
+        if self._tags and kind == "text":
+            for side, piece in self._tags.feed(text):
+                self._tell(side, piece, told)
+        else:
+            self._tell(kind, text, told)
 
     def _tell(self, kind: PartKind, text: str, told: list[Delta]) -> None:
-        if kind == "text":
-            if text := self._text.feed(text):
-                told.append(TextDelta(text))
-        elif kind == "reasoning":
-            if text := self._reasoning.feed(text):
-                told.append(ReasoningDelta(text))
-        else:
-            self._refusal.feed(text)
+        channel = self._channels.get(kind)
+        if channel is None:
+            channel = self._channels[kind] = TextChannel(self._secrets)
+        if (passed := channel.feed(text)) and kind != "refusal":
+            told.append(_DELTAS[kind](passed))
+
+    def _ended(self, kind: PartKind, told: list[Delta]) -> str:
+        """A text as it is in the end."""
+        channel = self._channels.get(kind)
+        if channel is None:
+            return ""
+        if (rest := channel.close()) and kind != "refusal":
+            told.append(_DELTAS[kind](rest))
+        return channel.text
 
     def _call(self, fragments: Any, told: list[Delta]) -> None:
         if not isinstance(fragments, list):

@@ -8,9 +8,7 @@ Nothing is tried twice here.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from contextlib import aclosing, suppress
 from functools import partial
 from http import HTTPStatus
 
@@ -19,27 +17,22 @@ from app.chat import (
     ChatOptions,
     ChatResponse,
     Completed,
-    ModelError,
-    ModelProtocolError,
-    ModelTimeout,
     Prompt,
     one_by_one,
 )
 from app.providers.address import Address, bearer, checked_headers, secrets_of
 from app.providers.clock import Clock, Timeouts
 from app.providers.openai.errors import error_of_status
+from app.providers.openai.exchange import Exchange
 from app.providers.openai.reader import MAX_ANSWER, MAX_EVENT, ChatCompletionReader
 from app.providers.openai.repair import repaired
-from app.providers.openai.request import request_body
-from app.providers.openai.tool_offer import Offers
+from app.providers.openai.request import RequestWriter
 from app.providers.profiles import Profile, profile_for
 from app.providers.scrubbing import Scrubber, is_recognisable
 from app.providers.transport import Transport, WireRequest, WireResponse
 from app.providers.transport_http import HttpTransport
 
-_ERROR_BODY = 64 * 2**10
-_ERROR_BODY_TIME = 10.0
-_DRAIN_TIME = 0.1
+_SUCCESS = range(HTTPStatus.OK, HTTPStatus.MULTIPLE_CHOICES)
 _RATE_LIMIT_HEADERS = ("x-ratelimit-", "ratelimit-")
 
 
@@ -80,14 +73,16 @@ class OpenAIModel:
     ) -> None:
         self._address = Address.of(base_url)
         key = (api_key or "").strip()
-        self._headers = {**self._address.headers, **bearer(key), **checked_headers(headers or {})}
+        own = {**self._address.headers, **bearer(key), **checked_headers(headers or {})}
+        self._headers = {"Accept": "application/json", **own}
+        self._stream_headers = {"Accept": "text/event-stream", **own}
         self._transport = transport or HttpTransport()
         secrets = (key, *self._transport.secrets, *self._address.secrets, *secrets_of((headers or {}).items()))
         self._scrub = Scrubber(frozenset(secrets))
         self._secrets = frozenset(filter(is_recognisable, secrets))
         self._model = model
         self._profile = profile or profile_for(self._address.url)
-        self._offers = Offers()
+        self._requests = RequestWriter(model, self._profile)
         self._timeouts = timeouts or Timeouts()
         self._caps = {"max_event": max_event, "max_answer": max_answer}
         self.name = name or model or "model"
@@ -98,79 +93,56 @@ class OpenAIModel:
 
     async def call(self, prompt: Prompt) -> ChatResponse:
         """See `ChatModel.call`. A server that streams all the same is understood."""
-        async with aclosing(self._exchange(prompt, stream=False)) as events:
-            [response] = [event.response async for event in events if isinstance(event, Completed)]
-        return response
+        async with await self._ask(prompt, stream=False) as exchange:
+            while True:
+                for event in await exchange.more():
+                    if isinstance(event, Completed):
+                        await exchange.drain()
+                        return event.response
 
     def stream(self, prompt: Prompt) -> ChatEvents:
         """See `ChatModel.stream`. A server that does not stream is understood: its answer is one piece.
 
         Closing the generator closes the connection, which is how a server learns that nobody listens any more.
         """
-        return one_by_one(self._exchange(prompt, stream=True))
+        return one_by_one(self.stream_batches(prompt))
 
-    def stream_batches(self, prompt: Prompt) -> ChatEvents:
+    async def stream_batches(self, prompt: Prompt) -> ChatEvents:
         """See `BatchingModel.stream_batches`."""
-        return self._exchange(prompt, stream=True)
+        async with await self._ask(prompt, stream=True) as exchange:
+            while not exchange.is_over:
+                for event in await exchange.more():
+                    if isinstance(event, Completed):
+                        await exchange.drain()
+                    yield event
 
     async def aclose(self) -> None:
         """Close the transport."""
         await self._transport.aclose()
 
-    async def _exchange(self, prompt: Prompt, *, stream: bool) -> ChatEvents:
+    async def _ask(self, prompt: Prompt, *, stream: bool) -> Exchange:
         prompt = Prompt(repaired(prompt.messages), prompt.options.over(self.default_options))
         request = WireRequest(
             url=self._address.url,
-            body=request_body(prompt, self._model, self._profile, stream=stream, offers=self._offers),
-            headers={"Accept": "text/event-stream" if stream else "application/json", **self._headers},
+            body=self._requests.body(prompt, stream=stream),
+            headers=self._stream_headers if stream else self._headers,
             connect_timeout=self._timeouts.connect,
             shown_url=self._address.shown,
         )
-        async with (
-            Clock(self._timeouts, prompt.options.timeout, stream=stream) as clock,
-            aclosing(await clock.head(partial(self._transport.send, request))) as response,
-        ):
-            if not HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
-                raise await self._error(response, clock)
-            reader = self._reader(response)
-            try:
-                while not reader.done:
-                    try:
-                        chunk = await clock.piece(response, at_end=reader.finished)
-                    except (ModelTimeout, ModelProtocolError):
-                        if not reader.finished:
-                            raise
-                        chunk = b""  # the answer is whole, only its end mark is missing
-                    for event in reader.feed(chunk) if chunk else reader.close():
-                        if isinstance(event, Completed):
-                            await _drain(response)
-                        yield event
-                    if reader.grew:
-                        clock.content_came()
-            except ModelError as error:
-                error.usage = reader.usage  # a failed answer is billed all the same
-                raise
+        clock = Clock(self._timeouts, prompt.options.timeout, stream=stream)
+        try:
+            response = await clock.head(partial(self._transport.send, request))
+        except BaseException:
+            clock.close()
+            raise
+        exchange = Exchange(response, self._reader(response), clock)
+        if response.status not in _SUCCESS:
+            async with exchange:
+                body = await exchange.error_body()
+                raise error_of_status(response.status, response.headers, body, self._scrub)
+        return exchange
 
     def _reader(self, response: WireResponse) -> ChatCompletionReader:
         limits = {name: value for name, value in response.headers.items() if name.startswith(_RATE_LIMIT_HEADERS)}
         extra = {"rate_limits": limits} if limits else {}
         return ChatCompletionReader(self._profile, scrub=self._scrub, secrets=self._secrets, extra=extra, **self._caps)
-
-    async def _error(self, response: WireResponse, clock: Clock) -> ModelError:
-        body = b""
-        with suppress(ModelError, TimeoutError):  # what came of it is enough
-            async with asyncio.timeout_at(clock.at_most(_ERROR_BODY_TIME)):
-                while len(body) < _ERROR_BODY and (piece := await response.read()):
-                    body += piece
-        return error_of_status(response.status, response.headers, body, self._scrub)
-
-
-async def _drain(response: WireResponse) -> None:
-    """Read what is left after an answer's end, which is nothing, so that the connection can be used again."""
-    with suppress(ModelError, TimeoutError):
-        while piece := response.take():
-            pass
-        if piece is None:
-            async with asyncio.timeout(_DRAIN_TIME):
-                while await response.read():
-                    pass

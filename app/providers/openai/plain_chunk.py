@@ -46,11 +46,6 @@ class PlainChunk(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     provider: str | None = None
     usage: None = None
 
-    @property
-    def delta(self) -> PlainDelta:
-        """What it says."""
-        return self.choices[0].delta
-
 
 DELTA_FIELDS = frozenset(PlainDelta.__struct_fields__)
 """What a plain delta may have."""

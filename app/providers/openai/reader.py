@@ -164,12 +164,12 @@ class ChatCompletionReader:
 
     def _recognise(self, chunk: bytes) -> bytes:
         """Find out what the body is. Returns what is to be read of it by now."""
-        self._body += chunk
-        begun = bytes(self._body)
+        begun = bytes(self._body) + chunk
+        self._body.clear()
         if _BOM.startswith(begun):
+            self._body += begun
             return b""
         begun = begun.removeprefix(_BOM).lstrip()
-        self._body.clear()
         if begun:
             self._kind = "json" if begun[:1] in b"{[" else "other" if begun[:1] == b"<" else "events"
         return begun
@@ -206,9 +206,10 @@ class ChatCompletionReader:
 
     def _whole_body(self) -> dict[str, Any]:
         body = bytes(self._body)
-        before, _, last = body.rpartition(b"data:")
-        if last.strip().lower() == _DONE:
-            body = before  # a stream's end glued to a body that is none
+        if body.rstrip()[-len(_DONE) :].lower() == _DONE:
+            before, _, last = body.rpartition(b"data:")
+            if last.strip().lower() == _DONE:
+                body = before  # a stream's end glued to a body that is none
         try:
             payload = decode(body)
         except ValueError:

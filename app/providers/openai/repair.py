@@ -36,6 +36,8 @@ _KINDS = {AssistantMessage: "assistant", SystemMessage: "system", UserMessage: "
 
 def repaired(history: Sequence[Message]) -> tuple[Message, ...]:
     """The history as servers take it. What had to be done is logged, in numbers only."""
+    if _is_whole(history):
+        return tuple(history)
     done: Counter[str] = Counter()
     rounds = _paired(history, done)
     messages = tuple(_written(history, rounds, done))
@@ -43,6 +45,34 @@ def repaired(history: Sequence[Message]) -> tuple[Message, ...]:
         told = ", ".join(f"{times} {what}" for what, times in sorted(done.items()))
         _logger.warning("the history was repaired before it was sent: %s", told)
     return messages
+
+
+def _is_whole(history: Sequence[Message]) -> bool:
+    """Whether nothing of all that is to be done, as with nearly every history.
+
+    Then every message says something, every call has a name and an id of its own, and right behind each message with
+    calls stand their results in the same order. A blank text at the end may be whole, too, and is left to be mended.
+    """
+    used: set[str] = set()
+    asked: Sequence[ToolCall] = ()  # by the message before
+    for message in history:
+        if isinstance(message, ToolMessage):
+            if not asked or [call.id for call in asked] != [result.id for result in message.results]:
+                return False
+            asked = ()
+        elif asked:
+            return False
+        elif isinstance(message, AssistantMessage):
+            asked = message.tool_calls
+            for call in asked:
+                if not call.name.strip() or not call.id.strip() or call.id in used:
+                    return False
+                used.add(call.id)
+            if not asked and not message.content.strip() and not message.refusal:
+                return False
+        elif not message.content.strip():
+            return False
+    return not asked
 
 
 @dataclass(slots=True)

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from app.chat import (
@@ -22,16 +23,16 @@ from app.chat import (
     Message,
     ModelRejected,
     Prompt,
-    SystemMessage,
     ToolCall,
     ToolMessage,
     ToolResult,
+    UserMessage,
     current_turn,
 )
 from app.providers.openai.assembly import REASONING_FIELDS
 from app.providers.openai.call_ids import written_id
 from app.providers.openai.tool_offer import Offers, tool_fields
-from app.providers.openai.wire_json import encode, encode_object, encode_plain
+from app.providers.openai.wire_json import Json, encode, encode_object, encode_plain, encoded
 from app.providers.profile import OPTION_FIELDS, Profile
 
 _Json: TypeAlias = dict[str, Any]
@@ -42,64 +43,83 @@ _logger = logging.getLogger(__name__)
 INVALID_ARGUMENTS = "invalid_arguments"
 """Under this name the text of arguments that are no JSON object goes back to the model."""
 
+_MODELS = 64
+"""So many names of models are kept in their written form: callers may name any."""
+
 _LONG = 4096
 """Arguments with more characters are looked at anew each time."""
 
 
-def request_body(
-    prompt: Prompt, model: str | None, profile: Profile, *, stream: bool, offers: Offers | None = None
-) -> bytes:
-    """The body that asks for an answer to `prompt`.
+class RequestWriter:
+    """Writes the bodies that ask a server for answers: what many of them have in common is written once.
 
     Args:
-        prompt: messages and options, defaults already under them. Extra fields win over the options; one that is None
-            leaves the field out.
         model: what the server calls the model, where the options do not say; None leaves it to the server.
         profile: the server's dialect.
-        stream: whether the answer is wanted in pieces.
-        offers: keeps the tools as they were written; None = they are written anew.
-
-    Raises:
-        ModelRejected: the options cannot be sent.
     """
-    options = prompt.options
-    name = options.model or model
-    profile = profile.of_model(name)
-    try:
-        body = {
-            "model": name,
-            **_option_fields(options, profile),
-            **tool_fields(options, profile, offers or Offers()),
-            **(options.extra or {}),
-            "messages": encode_plain(list(messages(prompt.messages, profile))),
-            **_mode(profile, stream=stream),
-        }
-        return encode_object({name: value for name, value in body.items() if value is not None})
-    except ValueError as error:
-        raise ModelRejected(
-            f"The request was not sent: its options cannot be written as JSON ({error}).", code="invalid_options"
-        ) from None
+
+    def __init__(self, model: str | None, profile: Profile) -> None:
+        self._model = model
+        self._profile = profile
+        self._offers = Offers()
+        self._known = lru_cache(maxsize=_MODELS)(self._dialect)
+
+    def body(self, prompt: Prompt, *, stream: bool) -> bytes:
+        """The body that asks for an answer to `prompt`.
+
+        Args:
+            prompt: messages and options, defaults already under them. Extra fields win over the options; one that is
+                None leaves the field out.
+            stream: whether the answer is wanted in pieces.
+
+        Raises:
+            ModelRejected: the options cannot be sent.
+        """
+        options = prompt.options
+        try:
+            name, profile = self._known(options.model or self._model)
+            return encode_object(
+                {
+                    "model": name,
+                    **_option_fields(options, profile),
+                    **tool_fields(options, profile, self._offers),
+                    **(options.extra or {}),
+                    "messages": encode_plain(messages(prompt.messages, profile)),
+                    **_mode(profile, stream=stream),
+                }
+            )
+        except ValueError as error:
+            raise ModelRejected(
+                f"The request was not sent: its options cannot be written as JSON ({error}).", code="invalid_options"
+            ) from None
+
+    def _dialect(self, model: str | None) -> tuple[Json | None, Profile]:
+        """A model's name as JSON, and the dialect in which it is asked."""
+        return None if model is None else encoded(model), self._profile.of_model(model)
 
 
-def messages(history: Sequence[Message], profile: Profile) -> Iterator[_Json]:
+def messages(history: Sequence[Message], profile: Profile) -> list[_Json]:
     """The messages in the server's form, in order. Of one system message all texts are part, wherever they stood."""
     turn_begins = len(history) - len(current_turn(history))
-    merged = profile.system_messages == "one"
-    if merged and (texts := [message.content for message in history if isinstance(message, SystemMessage)]):
-        yield _system("\n\n".join(texts), profile)
+    written: list[_Json] = []
+    texts: list[str] = []
     for place, message in enumerate(history):
-        if isinstance(message, SystemMessage):
-            if not merged:
-                yield _system(message.content, profile)
+        if isinstance(message, UserMessage):
+            written.append({"role": "user", "content": message.content})
         elif isinstance(message, AssistantMessage):
-            yield _assistant(message, profile, in_turn=place >= turn_begins)
+            written.append(_assistant(message, profile, in_turn=place >= turn_begins))
         elif isinstance(message, ToolMessage):
-            yield from (_result(result, profile) for result in message.results)
+            written += [_result(result, profile) for result in message.results]
+        elif profile.system_messages == "one":
+            texts.append(message.content)
         else:
-            yield {"role": "user", "content": message.content}
+            written.append(_system(message.content, profile))
+    return [_system("\n\n".join(texts), profile), *written] if texts else written
 
 
 def _option_fields(options: ChatOptions, profile: Profile) -> dict[str, Any]:
+    if _said(options) == _NOTHING_SAID:
+        return {}
     said: dict[str, Any] = {
         "temperature": options.temperature,
         "top_p": options.top_p,
@@ -116,10 +136,19 @@ def _option_fields(options: ChatOptions, profile: Profile) -> dict[str, Any]:
     return {**sent, profile.max_tokens_field: options.max_tokens}
 
 
-def _mode(profile: Profile, *, stream: bool) -> dict[str, Any]:
+_said = attrgetter(*sorted(OPTION_FIELDS), "max_tokens")
+_NOTHING_SAID = _said(ChatOptions())
+
+
+def _mode(profile: Profile, *, stream: bool) -> Mapping[str, Json]:
     if not stream:
-        return {"stream": False}
-    return {"stream": True, "stream_options": {"include_usage": True} if profile.stream_usage else None}
+        return _WHOLE
+    return _STREAM_WITH_USAGE if profile.stream_usage else _STREAM
+
+
+_WHOLE = {"stream": encoded(False)}
+_STREAM = {"stream": encoded(True)}
+_STREAM_WITH_USAGE = {**_STREAM, "stream_options": encoded({"include_usage": True})}
 
 
 def _system(text: str, profile: Profile) -> _Json:

@@ -19,6 +19,8 @@ class TextChannel:
         secrets: see `StreamMask`.
     """
 
+    __slots__ = ("_half", "_masks", "_pieces")
+
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._masks = [StreamMask(secret) for secret in secrets]
         self._half = ""
@@ -34,14 +36,18 @@ class TextChannel:
             piece = well_formed_text(piece)
         for mask in self._masks:
             piece = mask.feed(piece)
-        return self._passed(piece)
+        if piece:
+            self._pieces.append(piece)
+        return piece
 
     def close(self) -> str:
         """The rest that waited for more."""
         rest, self._half = well_formed_text(self._half), ""
         for mask in self._masks:
             rest = mask.feed(rest) + mask.close()
-        return self._passed(rest)
+        if rest:
+            self._pieces.append(rest)
+        return rest
 
     @property
     def text(self) -> str:
@@ -52,8 +58,3 @@ class TextChannel:
 
     def __bool__(self) -> bool:
         return bool(self._pieces or self._half)
-
-    def _passed(self, text: str) -> str:
-        if text:
-            self._pieces.append(text)
-        return text

@@ -45,12 +45,22 @@ def is_cut(data: bytes) -> bool:
 
 
 def encode_object(fields: Mapping[str, Any]) -> bytes:
-    """A JSON object as compact UTF-8, of fields some of which may be encoded already. Lone surrogates become `?`.
+    """A JSON object as compact UTF-8, of fields some of which may be encoded already. What is None is left out.
 
     Raises:
         ValueError: see `encode`.
     """
-    return b"{" + b",".join([_name(name) + _written(value) for name, value in fields.items()]) + b"}"
+    written = [_name(name) + encoded(value) for name, value in fields.items() if value is not None]
+    return b"{" + b",".join(written) + b"}"
+
+
+def encoded(value: Any) -> Json:
+    """A value as compact UTF-8, which it may be already. Lone surrogates become `?`.
+
+    Raises:
+        ValueError: see `encode`.
+    """
+    return value if isinstance(value, Json) else Json(_utf8(encode(value)))
 
 
 def encode_plain(value: Any) -> Json:
@@ -62,16 +72,12 @@ def encode_plain(value: Any) -> Json:
     try:
         return Json(to_json(value))
     except ValueError:  # it knows no lone surrogates, and no mappings but dictionaries
-        return Json(_utf8(encode(value)))
+        return encoded(value)
 
 
 @lru_cache(maxsize=256)
 def _name(name: str) -> bytes:
     return _utf8(f"{encode(name)}:")
-
-
-def _written(value: Any) -> bytes:
-    return value if isinstance(value, Json) else _utf8(encode(value))
 
 
 def _utf8(text: str) -> bytes:

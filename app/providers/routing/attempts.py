@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from app.chat import ModelError, Usage
 from app.providers.routing.retry import RetryBudget, RetryPolicy
@@ -66,14 +67,19 @@ class Attempts:
         self._now = now
         self._uniform = uniform
         self._ends = ends
-        self._chances = _admitted(lanes)
+        self._lanes = _admitted(lanes)
         self._for_nothing = 0
         self.usage: Usage | None = None
 
     @property
     def first(self) -> Next:
         """The lanes of the first try."""
-        return Next(tuple(chance.lane for chance in self._chances))
+        return Next(tuple(self._lanes))
+
+    @cached_property
+    def _chances(self) -> list[_Chance]:
+        """Made by the first failure, which hardly a call has."""
+        return [_Chance(lane) for lane in self._lanes]
 
     @property
     def time_left(self) -> float | None:
@@ -118,11 +124,11 @@ class Attempts:
         return found if left is None or found.wait < left else None
 
 
-def _admitted(lanes: list[Lane]) -> list[_Chance]:
+def _admitted(lanes: list[Lane]) -> list[Lane]:
     """The lanes whose breakers let a call in.
 
     Where none does, the one that has waited longest for its probe: a breaker chooses between targets, it never refuses
     a call.
     """
     admitted = [lane for lane in lanes if lane.breaker.admits]
-    return [_Chance(lane) for lane in admitted or [min(lanes, key=lambda lane: lane.breaker.due)]]
+    return admitted or [min(lanes, key=lambda lane: lane.breaker.due)]

@@ -90,7 +90,7 @@ class Breaker:
     @property
     def admits(self) -> bool:
         """Whether a call would be let through now."""
-        return self.state == "closed" or (self.state == "half_open" and not self._probed)
+        return self._opened is None or (self.state == "half_open" and not self._probed)
 
     def enter(self) -> Permit:
         """Make a call: a probe, unless the breaker is closed. Whether it should be made is the caller's care."""

@@ -15,7 +15,6 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
 from app.chat import (
-    ChatEvent,
     ChatEvents,
     ChatModel,
     ChatOptions,
@@ -26,12 +25,11 @@ from app.chat import (
     ModelNotFound,
     Prompt,
     TargetState,
-    Usage,
     batches_of,
     one_by_one,
 )
 from app.providers.routing.attempts import Attempts, Next
-from app.providers.routing.breaker import BreakerPolicy
+from app.providers.routing.breaker import BreakerPolicy, Permit
 from app.providers.routing.retry import RetryBudget, RetryPolicy
 from app.providers.routing.target import Lane, Route, Target
 from app.providers.routing.verdicts import breaks
@@ -108,9 +106,11 @@ class RoutedModel:
         Raises:
             ModelBusy: every target has the calls that it may have, and as many wait.
         """
-        async with aclosing(self._answer(prompt, stream=False)) as events:
-            [response] = [event.response async for event in events if isinstance(event, Completed)]
-        return response
+        asking = self._asking(prompt)
+        while True:
+            await asking.enter()
+            with asking:
+                return asking.labelled(await asking.model.call(asking.prompt))
 
     def stream(self, prompt: Prompt) -> ChatEvents:
         """See `ChatModel.stream`.
@@ -118,11 +118,19 @@ class RoutedModel:
         Raises:
             ModelBusy: while iterating: every target has the calls that it may have, and as many wait.
         """
-        return one_by_one(self._answer(prompt, stream=True))
+        return one_by_one(self.stream_batches(prompt))
 
-    def stream_batches(self, prompt: Prompt) -> ChatEvents:
+    async def stream_batches(self, prompt: Prompt) -> ChatEvents:
         """See `BatchingModel.stream_batches`."""
-        return self._answer(prompt, stream=True)
+        asking = self._asking(prompt)
+        while True:
+            await asking.enter()
+            with asking:
+                async with aclosing(batches_of(asking.model, asking.prompt)) as events:
+                    async for event in events:
+                        asking.begun()
+                        yield Completed(asking.labelled(event.response)) if isinstance(event, Completed) else event
+                return
 
     async def aclose(self) -> None:
         """Close the models of all targets."""
@@ -131,7 +139,7 @@ class RoutedModel:
                 for lane in route.lanes:
                     closing.push_async_callback(lane.target.model.aclose)
 
-    async def _answer(self, prompt: Prompt, *, stream: bool) -> ChatEvents:
+    def _asking(self, prompt: Prompt) -> _Asking:
         route, prompt = self._routed(prompt)
         timeout = route.timeout if prompt.options.timeout is None else prompt.options.timeout
         attempts = Attempts(
@@ -143,36 +151,7 @@ class RoutedModel:
             ends=None if timeout is None else self._now() + timeout,
         )
         self._budget.called()
-        to_ask: Next = attempts.first
-        while True:
-            lane = await _enter(to_ask.lanes, attempts)
-            permit = lane.breaker.enter()
-            is_delivered = False
-            asked = _within(prompt, attempts.time_left, lane.target)
-            try:
-                async with aclosing(_ask(lane.target.model, asked, stream=stream)) as events:
-                    async for event in events:
-                        if not is_delivered:
-                            permit.begun()
-                            is_delivered = True
-                        yield _labelled(event, route.alias, lane, attempts.usage)
-            except ModelError as error:
-                (permit.failed if breaks(error) and not _was_hurried(asked, lane.target, error) else permit.succeeded)()
-                attempts.spent(error.usage)
-                error.target, error.usage = lane.target.name, attempts.usage
-                found = None if is_delivered else attempts.after(lane, error)
-                if found is None:
-                    raise
-                _log.warning("%s; asking %s", _told(route, lane, error), _planned(found))
-                to_ask = found
-            else:
-                permit.succeeded()
-                return
-            finally:
-                permit.abandoned()
-                lane.limiter.leave()
-            if to_ask.wait:
-                await self._sleep(to_ask.wait)
+        return _Asking(prompt, route, attempts, self._sleep)
 
     def _routed(self, prompt: Prompt) -> tuple[Route, Prompt]:
         """The route that the prompt names, and the prompt as its targets get it: each has a model name of its own."""
@@ -187,16 +166,95 @@ class RoutedModel:
         raise ModelNotFound(f"unknown model {wanted!r}; known: {known}", code="unknown_alias")
 
 
-def _ask(model: ChatModel, prompt: Prompt, *, stream: bool) -> ChatEvents:
-    return batches_of(model, prompt) if stream else _called(model, prompt)
+class _Asking:
+    """The tries of one call.
+
+    while True:  # until one is left by `return`, or by the error
+        await asking.enter()
+        with asking:  # a failure after which another try is due ends the block and nothing more
+            return await asking.model.call(asking.prompt)
+
+    Args:
+        prompt: what is asked, without the alias.
+        route: whom.
+        attempts: who is asked when.
+        sleep: waits so many seconds.
+    """
+
+    _permit: Permit
+    _lane: Lane
+    prompt: Prompt
+    """What this try asks: with the time that it has."""
+
+    def __init__(
+        self, prompt: Prompt, route: Route, attempts: Attempts, sleep: Callable[[float], Awaitable[None]]
+    ) -> None:
+        self._asked = prompt
+        self._route = route
+        self._attempts = attempts
+        self._sleep = sleep
+        self._next = attempts.first
+        self._is_delivered = False
+
+    async def enter(self) -> None:
+        """Take a place at the target that is next, when its time has come.
+
+        Raises:
+            ModelBusy: all that could be asked are full.
+        """
+        if self._next.wait:
+            await self._sleep(self._next.wait)
+        lane = self._lane = await _entered(self._next.lanes, self._attempts)
+        self._permit = lane.breaker.enter()
+        self.prompt = _within(self._asked, self._attempts.time_left, lane.target)
+
+    @property
+    def model(self) -> ChatModel:
+        """Who is asked."""
+        return self._lane.target.model
+
+    def begun(self) -> None:
+        """The first event of an answer came: it is delivered, and nobody else is asked any more."""
+        if not self._is_delivered:
+            self._permit.begun()
+            self._is_delivered = True
+
+    def labelled(self, response: ChatResponse) -> ChatResponse:
+        """The answer with what the target cannot know: the alias, its own name, and what the tries before it used."""
+        if not response.model:
+            response = replace(response, model=self._route.alias)
+        return response.from_target(self._lane.target.name).with_usage(self._attempts.usage)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        try:
+            if error is None:
+                self._permit.succeeded()
+            return isinstance(error, ModelError) and self._goes_on_after(error)
+        finally:
+            self._permit.abandoned()
+            self._lane.limiter.leave()
+
+    def _goes_on_after(self, error: ModelError) -> bool:
+        lane, attempts = self._lane, self._attempts
+        if breaks(error) and not _was_hurried(self.prompt, lane.target, error):
+            self._permit.failed()
+        else:
+            self._permit.succeeded()
+        attempts.spent(error.usage)
+        error.target, error.usage = lane.target.name, attempts.usage
+        found = None if self._is_delivered else attempts.after(lane, error)
+        if found is None:
+            return False
+        _log.warning("%s; asking %s", _told(self._route, lane, error), _planned(found))
+        self._next = found
+        return True
 
 
-async def _called(model: ChatModel, prompt: Prompt) -> ChatEvents:
-    yield Completed(await model.call(prompt))
-
-
-async def _enter(lanes: Sequence[Lane], attempts: Attempts) -> Lane:
-    """Take a place in the first lane that has one, or else wait in the first that has a queue, while there is time.
+async def _entered(lanes: Sequence[Lane], attempts: Attempts) -> Lane:
+    """The first lane that has a place, or else the first that has a queue, when it has one; a place is taken there.
 
     Raises:
         ModelBusy: all of them are full.
@@ -213,21 +271,12 @@ def _within(prompt: Prompt, left: float | None, target: Target) -> Prompt:
     """The prompt with the time this try has: what is left of the call's, or the target's own where that is less."""
     own = target.timeout if prompt.options.timeout is None else None
     seconds = left if own is None or (left is not None and left < own) else own
-    return prompt if seconds is None else Prompt(prompt.messages, replace(prompt.options, timeout=seconds))
+    return prompt if seconds is None else Prompt(prompt.messages, prompt.options.within(seconds))
 
 
 def _was_hurried(asked: Prompt, target: Target, error: ModelError) -> bool:
     """Whether the time that ran out was the caller's and not what the target is given: that is not its fault."""
     return error.code == "total_timeout" and asked.options.timeout not in {None, target.timeout}
-
-
-def _labelled(event: ChatEvent, alias: str, lane: Lane, spent: Usage | None) -> ChatEvent:
-    """An answer with what the target cannot know: the alias, its own name, and what the tries before it used."""
-    name = lane.target.name
-    if not isinstance(event, Completed) or (event.response.model and name is None and spent is None):
-        return event
-    response = event.response if event.response.model else replace(event.response, model=alias)
-    return Completed(response.from_target(name).with_usage(spent))
 
 
 def _told(route: Route, lane: Lane, error: ModelError) -> str:
