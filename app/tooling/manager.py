@@ -40,7 +40,7 @@ from app.chat import (
     ToolRun,
 )
 from app.chat.tools import ProgressListener
-from app.tooling.batch import Answer, Batch, ContextOf
+from app.tooling.batch import Batch, CallEnd, ContextOf
 from app.tooling.failures import FailurePolicy
 from app.tooling.limits import ToolCallLimits, refusals, rounds_used_up
 
@@ -184,17 +184,20 @@ class ToolCallingManager:
         batch = self._planned(
             message.tool_calls, breaches, offered, _contexts(tool_context or {}, conversation_id, principal)
         )
-        async with aclosing(batch.run()) as events:
-            async for event in events:
+        try:
+            batch.start()
+            while (event := await batch.next_event()) is not None:
                 yield event
-        answered = list(zip(message.tool_calls, batch.answers, strict=True))
-        results = ToolMessage(tuple(_result(call, answer) for call, answer in answered))
+        finally:
+            await batch.stop()
+        ended = list(zip(message.tool_calls, batch.ends, strict=True))
+        results = ToolMessage(tuple([_result(call, end) for call, end in ended]))
         grown = (*history, message, results)
         yield ToolExecution(
             message=results,
-            tool_runs=tuple(_run(round, call, answer) for call, answer in answered),
+            tool_runs=tuple([_run(round, call, end) for call, end in ended]),
             return_direct=all(
-                not answer.is_error and offered[call.name].metadata.return_direct for call, answer in answered
+                isinstance(end, ToolCallSucceeded) and offered[call.name].metadata.return_direct for call, end in ended
             ),
             breach=next((breach for breach in breaches if breach is not None), rounds_used_up(grown, self.limits)),
             history=grown,
@@ -262,10 +265,13 @@ def _contexts(values: Mapping[str, Any], conversation_id: str | None, principal:
     return context_of
 
 
-def _result(call: ToolCall, answer: Answer) -> ToolResult:
-    return ToolResult(call.id, call.name, answer.text, is_error=answer.is_error)
+def _result(call: ToolCall, end: CallEnd) -> ToolResult:
+    if isinstance(end, ToolCallErrored):
+        return ToolResult(call.id, call.name, end.error, is_error=True)
+    return ToolResult(call.id, call.name, end.result)
 
 
-def _run(number: int, call: ToolCall, answer: Answer) -> ToolRun:
-    told = {"error": answer.text} if answer.is_error else {"result": answer.text}
-    return ToolRun(number, call.id, call.name, call.arguments, ms=answer.ms, **told)
+def _run(number: int, call: ToolCall, end: CallEnd) -> ToolRun:
+    if isinstance(end, ToolCallErrored):
+        return ToolRun(number, call.id, call.name, call.arguments, error=end.error, ms=end.ms)
+    return ToolRun(number, call.id, call.name, call.arguments, end.result, ms=end.ms)
