@@ -42,7 +42,7 @@ from app.chat import (
 from app.chat.tools import ProgressListener
 from app.tooling.batch import Batch, CallEnd, ContextOf
 from app.tooling.failures import FailurePolicy
-from app.tooling.limits import ToolCallLimits, refusals, rounds_used_up
+from app.tooling.limits import ToolCallLimits, asked_so_far, refusals, rounds_used_up
 
 logger = logging.getLogger(__name__)
 
@@ -112,6 +112,7 @@ class ToolCallingManager:
         self._failures = FailurePolicy(error_details, log_details, raise_errors)
         self._cancel_grace = cancel_grace
         self._left_running: set[asyncio.Task[Any]] = set()
+        self._offered: tuple[Sequence[Tool], Mapping[str, Tool]] = ((), {})
 
     @property
     def left_running(self) -> int:
@@ -178,9 +179,10 @@ class ToolCallingManager:
         """
         if not message.tool_calls:
             raise ValueError("the message asks for no tool calls: look at `message.tool_calls` before running them")
-        offered = _by_name(tools)
+        offered = self._by_name(tools)
         history = tuple(history)
-        breaches = refusals(message.tool_calls, history=history, tools=offered, limits=self.limits)
+        asked = asked_so_far(history)
+        breaches = refusals(message.tool_calls, asked=asked, tools=offered, limits=self.limits)
         batch = self._planned(
             message.tool_calls, breaches, offered, _contexts(tool_context or {}, conversation_id, principal)
         )
@@ -192,16 +194,23 @@ class ToolCallingManager:
             await batch.stop()
         ended = list(zip(message.tool_calls, batch.ends, strict=True))
         results = ToolMessage(tuple([_result(call, end) for call, end in ended]))
-        grown = (*history, message, results)
         yield ToolExecution(
             message=results,
             tool_runs=tuple([_run(round, call, end) for call, end in ended]),
             return_direct=all(
                 isinstance(end, ToolCallSucceeded) and offered[call.name].metadata.return_direct for call, end in ended
             ),
-            breach=next((breach for breach in breaches if breach is not None), rounds_used_up(grown, self.limits)),
-            history=grown,
+            breach=next(filter(None, breaches), rounds_used_up(len(asked) + 1, self.limits)),
+            history=(*history, message, results),
         )
+
+    def _by_name(self, tools: Sequence[Tool]) -> Mapping[str, Tool]:
+        """The tools by their names. The same tuple, as requests have it one after the other, is gone through once."""
+        known, offered = self._offered
+        if known is not tools:
+            offered = _by_name(tools)
+            self._offered = tuple(tools), offered  # a list may change, and is never the same as its tuple
+        return offered
 
     def _planned(
         self,
