@@ -175,7 +175,7 @@ class ChatClient:
         messages = request.messages
         if self._system and not any(isinstance(message, SystemMessage) for message in messages):
             messages = (SystemMessage(self._system), *messages)
-        return replace(request, prompt=Prompt(messages, options))
+        return request.changed(prompt=Prompt(messages, options))
 
     async def call(
         self,

@@ -5,8 +5,6 @@ An answer may itself be the work of several model calls, where an advisor below 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from app.chat import ChatRequest, ChatResponse, RoundCompleted
 
 
@@ -38,4 +36,4 @@ def next_round(request: ChatRequest, response: ChatResponse) -> int:
 
 def continued(request: ChatRequest, response: ChatResponse) -> ChatRequest:
     """The request with its rounds counted on from those of `response`, the answer to it so far."""
-    return replace(request, round=next_round(request, response))
+    return request.changed(round=next_round(request, response))

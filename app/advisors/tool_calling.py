@@ -189,7 +189,7 @@ class _Turn:
     """Where one turn stands. `history` is untrimmed, so that limits are counted over all of it."""
 
     def __init__(self, request: ChatRequest) -> None:
-        self.request = replace(request, turn=request.messages)
+        self.request = request.changed(turn=request.messages)
         self.history = request.messages
         self.so_far: ChatResponse | None = None
         self._is_closing = False
@@ -214,11 +214,7 @@ class _Turn:
             Whether the turn is over.
         """
         self.history = execution.history
-        done = replace(
-            self.done,
-            tool_runs=self.done.tool_runs + execution.tool_runs,
-            generated=(*self.done.generated, execution.message),
-        )
+        done = self.done.with_results(execution.message, execution.tool_runs)
         if execution.return_direct:
             answer = AssistantMessage("\n\n".join(result.content for result in execution.message.results))
             done = replace(
@@ -240,9 +236,6 @@ class _Turn:
         request = (
             self.request.with_options(tool_choice="none") if self._is_closing else self.request.without_forced_tool()
         )
-        self.request = replace(
-            request,
-            prompt=Prompt(messages, request.options),
-            turn=self.history,
-            round=next_round(request, answer),
+        self.request = request.changed(
+            prompt=Prompt(messages, request.options), turn=self.history, round=next_round(request, answer)
         )

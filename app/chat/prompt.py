@@ -61,26 +61,23 @@ class ChatOptions:
 
         Tools replace, they are never joined. Tool context and extra fields are united, these options winning.
         """
-        others = _values(defaults)
+        mine, others = _values(self), _values(defaults)
         if others == _NOTHING:
             return self
-        merged = dict(zip(_NAMES, map(_first, _values(self), others), strict=True))
-        for name in _UNITED:
-            mine, default = getattr(self, name), getattr(defaults, name)
-            if mine is not None and default is not None:
-                merged[name] = {**default, **mine}
-        return ChatOptions(**merged)
+        if mine == _NOTHING:
+            return defaults
+        merged = [default if one is None else one for one, default in zip(mine, others, strict=True)]
+        for place in _UNITED:
+            if mine[place] is not None and others[place] is not None:
+                merged[place] = {**others[place], **mine[place]}
+        return ChatOptions(*merged)
 
 
 _NAMES = tuple(option.name for option in fields(ChatOptions))
 _TIMEOUT = _NAMES.index("timeout")
-_UNITED = ("tool_context", "extra")
+_UNITED = (_NAMES.index("tool_context"), _NAMES.index("extra"))
 _values = attrgetter(*_NAMES)
 _NOTHING = _values(ChatOptions())
-
-
-def _first(mine: Any, default: Any) -> Any:
-    return default if mine is None else mine
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +125,32 @@ class ChatRequest:
         """The prompt's options."""
         return self.prompt.options
 
+    def changed(
+        self,
+        *,
+        prompt: Prompt | None = None,
+        round: int | None = None,  # noqa: A002 - the field's name
+        turn: tuple[Message, ...] | None = None,
+    ) -> ChatRequest:
+        """The same request where it stands in its turn now; what is None stays."""
+        # As `replace` would do it, for three times as much.
+        return ChatRequest(
+            self.prompt if prompt is None else prompt,
+            self.stream,
+            self.conversation_id,
+            self.principal,
+            self.round if round is None else round,
+            self.turn if turn is None else turn,
+            self.attributes,
+        )
+
     def with_messages(self, messages: tuple[Message, ...]) -> ChatRequest:
         """The same request with other messages."""
-        return replace(self, prompt=Prompt(messages, self.options))
+        return self.changed(prompt=Prompt(messages, self.options))
 
     def with_options(self, **changes: Any) -> ChatRequest:
         """The same request with some options changed."""
-        return replace(self, prompt=Prompt(self.messages, replace(self.options, **changes)))
+        return self.changed(prompt=Prompt(self.messages, replace(self.options, **changes)))
 
     def without_forced_tool(self) -> ChatRequest:
         """The same request with the choice left to the model where a tool was forced: that call has been made."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from app.chat.messages import EMPTY, AssistantMessage, Message, ToolCall
+from app.chat.messages import EMPTY, AssistantMessage, Message, ToolCall, ToolMessage
 
 
 class FinishReason(StrEnum):
@@ -141,7 +141,8 @@ class ChatResponse:
         """The same answer with its rounds marked as served by this target; None marks nothing."""
         if target is None:
             return self
-        return replace(self, rounds=tuple(replace(one, target=target) for one in self.rounds))
+        rounds = tuple([Round(one.finish_reason, one.usage, target) for one in self.rounds])
+        return self._with_sums(self.usage, rounds, self.tool_runs, self.generated)
 
     def with_usage(self, usage: Usage | None) -> ChatResponse:
         """The same answer with tokens added that were used to get it, such as those of a failed attempt.
@@ -154,16 +155,31 @@ class ChatResponse:
         rounds = self.rounds
         if rounds:
             rounds = (*rounds[:-1], replace(rounds[-1], usage=rounds[-1].usage + usage))
-        return replace(self, usage=self.usage + usage, rounds=rounds)
+        return self._with_sums(self.usage + usage, rounds, self.tool_runs, self.generated)
+
+    def with_results(self, message: ToolMessage, tool_runs: tuple[ToolRun, ...]) -> ChatResponse:
+        """The same answer when the calls of its last round have been answered, by this message."""
+        return self._with_sums(self.usage, self.rounds, self.tool_runs + tool_runs, (*self.generated, message))
 
     def after(self, earlier: ChatResponse | None) -> ChatResponse:
         """This answer as the continuation of an earlier one of the same run: what both used and did, added up."""
         if earlier is None:
             return self
-        return replace(
-            self,
-            usage=earlier.usage + self.usage,
-            rounds=earlier.rounds + self.rounds,
-            tool_runs=earlier.tool_runs + self.tool_runs,
-            generated=earlier.generated + self.generated,
+        return self._with_sums(
+            earlier.usage + self.usage,
+            earlier.rounds + self.rounds,
+            earlier.tool_runs + self.tool_runs,
+            earlier.generated + self.generated,
+        )
+
+    def _with_sums(
+        self,
+        usage: Usage,
+        rounds: tuple[Round, ...],
+        tool_runs: tuple[ToolRun, ...],
+        generated: tuple[Message, ...],
+    ) -> ChatResponse:
+        """The same answer with all that adds up over a run. As `replace` would do it, for three times as much."""
+        return ChatResponse(
+            self.message, self.finish_reason, usage, self.model, self.id, rounds, tool_runs, generated, self.extra
         )

@@ -8,6 +8,8 @@ def well_formed_text(text: str) -> str:
 
     JSON can write half a pair, and a text that was cut within one ends in half of it; UTF-8 cannot write it.
     """
+    if text.isascii():  # which a text knows of itself
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:

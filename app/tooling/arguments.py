@@ -22,6 +22,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from pydantic_core import to_json
+
 from app.chat.json_schema import Schema
 from app.chat.text import well_formed_text
 from app.tooling.generator import NONE_WHEN_MISSING
@@ -32,7 +34,9 @@ MAX_DEPTH = 90
 """How deep arguments may be nested, and texts within them that are read; pydantic reads up to 200."""
 
 _TEMPORAL = frozenset({"date", "date-time", "duration", "time"})
-_PLAIN: Mapping[str, type] = {"string": str, "integer": int, "number": float, "boolean": bool}
+_PLAIN: Mapping[str, type] = {
+    "string": str, "integer": int, "number": float, "boolean": bool, "object": dict, "array": list,
+}  # fmt: skip
 _MORE_THAN_A_TYPE = frozenset({"anyOf", "oneOf", "format"})
 _TOO_DEEP = f"it is nested more than {MAX_DEPTH} deep"
 
@@ -73,17 +77,20 @@ def read_json(text: str) -> Any:
         raise ValueError(f"this is not JSON: {error}") from None
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
-    if _depth(value) > MAX_DEPTH:
+    if text.count("[") + text.count("{") >= MAX_DEPTH and _depth(value) > MAX_DEPTH:  # most are not looked through
         raise ValueError(_TOO_DEEP)
     return value
 
 
-def write_json(value: Mapping[str, Any]) -> bytes:
+def write_json(value: dict[str, Any]) -> bytes:
     """The JSON of decoded arguments. Lone surrogates, which JSON can write but UTF-8 cannot, are replaced."""
-    return well_formed_text(_encode(value)).encode()
+    try:
+        return to_json(value)
+    except ValueError:  # it knows no lone surrogates
+        return well_formed_text(_encode(value)).encode()
 
 
-def fit(arguments: Mapping[str, Any], view: SchemaView, schema: Schema, problems: Problems) -> Any:
+def fit(arguments: dict[str, Any], view: SchemaView, schema: Schema, problems: Problems) -> Any:
     """Put arguments into the form that a schema wants, as the module's docstring tells.
 
     Args:
@@ -108,21 +115,22 @@ class _Fitting:
             self._problems.add(path[:1], f"is nested more than {MAX_DEPTH} deep")
             return value
         schema = self._view.resolve(schema)
-        return value if _is_plainly(value, schema) else self._fitted(value, schema, path)
-
-    def _fitted(self, value: Any, schema: Schema, path: Path) -> Any:
+        if _is_plainly(value, schema):
+            return self._within(value, schema, path)
         if isinstance(value, str):
             value = self._read(value, schema)
         if (wrong := self._misread(value, schema)) is not None:
             self._problems.add(path, f"must be {wanted(self._view, schema)}, {wrong}")
             return value
         branch = self._branch(value, schema)
-        if branch is None:
-            return value
-        if isinstance(value, Mapping):
-            return self._object(value, branch, path)
+        return value if branch is None else self._within(value, branch, path)
+
+    def _within(self, value: Any, schema: Schema, path: Path) -> Any:
+        """A value that is of the schema's type, with what is in it put into form."""
+        if isinstance(value, dict):
+            return self._object(value, schema, path)
         if isinstance(value, list):
-            return [self.value(item, _item_schema(branch, place), (*path, place)) for place, item in enumerate(value)]
+            return [self.value(item, _item_schema(schema, place), (*path, place)) for place, item in enumerate(value)]
         return value
 
     def _read(self, text: str, schema: Schema) -> Any:
@@ -202,7 +210,7 @@ class _Fitting:
 
 
 def _is_plainly(value: Any, schema: Schema) -> bool:
-    """Whether a value is what most schemas want, a text or a number and nothing else, and this one does."""
+    """Whether a schema wants values of one type, as most do, and this is one. There is nothing to choose or to read."""
     kind = schema.get("type")
     return isinstance(kind, str) and type(value) is _PLAIN.get(kind) and _MORE_THAN_A_TYPE.isdisjoint(schema)
 

@@ -1,7 +1,7 @@
 """Running the calls of one assistant message: when each starts, how long it may take, and how all of them end.
 
-Every call has two tasks: one runs the tool, the other watches over it. A watcher runs none of the tool's code, so it
-ends in time whatever the tool does with a cancellation, and the batch is over when its watchers are.
+Every call is a task, and nobody waits for it: what comes next is done when the task says that it has ended, or when a
+timer says that its time is up. So a tool that takes no notice of being cancelled cannot hold up the batch.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from app.chat import (
@@ -33,17 +35,11 @@ logger = logging.getLogger(__name__)
 ContextOf: TypeAlias = Callable[[ToolCall, ProgressListener], ToolContext]
 """Makes a call's context."""
 
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came of a call: a result, or an error as text for the model."""
-
-    text: str
-    is_error: bool
-    ms: float = 0.0
+CallEnd: TypeAlias = ToolCallSucceeded | ToolCallErrored
+"""What came of a call: a result, or an error as text for the model."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Planned:
     place: int
     call: ToolCall
@@ -51,8 +47,29 @@ class _Planned:
     timeout: float | None
 
 
+@dataclass(slots=True, eq=False)
+class _Running:
+    """A call whose tool has begun.
+
+    Attributes:
+        planned: the call.
+        reporter: listens to its progress.
+        task: runs the tool.
+        started: when it began.
+        timer: goes off when its time is up; once it is cancelled, when that has taken too long.
+        is_late: its time was up, so it was cancelled.
+    """
+
+    planned: _Planned
+    reporter: Reporter
+    task: asyncio.Task[str | BaseException]
+    started: float
+    timer: asyncio.TimerHandle | None = None
+    is_late: bool = False
+
+
 class Batch:
-    """The calls of one assistant message. Made in a running event loop, planned, then run once.
+    """The calls of one assistant message. Made in a running event loop, planned, started, read, and stopped.
 
     Args:
         context_of: makes a call's context.
@@ -71,144 +88,187 @@ class Batch:
         cancel_grace: float,
         left_running: set[asyncio.Task[Any]],
     ) -> None:
+        self._loop = asyncio.get_running_loop()
         self._context_of = context_of
         self._failures = failures
-        self._slots = asyncio.Semaphore(max_concurrency)
+        self._max_concurrency = max_concurrency
         self._cancel_grace = cancel_grace
         self._left_running = left_running
         self._channel = Channel()
         self._size = 0
-        self._planned: list[_Planned] = []
-        self._answers: dict[int, Answer] = {}
-        self._watchers: list[asyncio.Task[None]] = []
-        self._over = False
+        self._untold = 0
+        self._waiting: deque[_Planned] = deque()
+        self._running: set[_Running] = set()
+        self._ends: dict[int, CallEnd] = {}
+        self._is_over = False
 
     @property
-    def answers(self) -> list[Answer]:
-        """What came of the calls, in the order they were planned; complete when `run` has ended."""
-        return [self._answers[place] for place in sorted(self._answers)]
+    def ends(self) -> list[CallEnd]:
+        """What came of the calls, in the order they were planned; complete when `next_event` has told all."""
+        return [self._ends[place] for place in sorted(self._ends)]
 
     def run_call(self, call: ToolCall, tool: Tool, timeout: float | None) -> None:
         """Plan to run the next call."""
-        self._planned.append(_Planned(self._next_place(), call, tool, timeout))
+        self._waiting.append(_Planned(self._next_place(), call, tool, timeout))
 
     def refuse_call(self, call: ToolCall, why: str) -> None:
         """Answer the next call with an error instead of running it."""
-        self._answer(self._next_place(), call, Answer(why, is_error=True))
+        self._tell(self._next_place(), ToolCallErrored(call.id, call.name, why, 0.0))
 
-    async def run(self) -> AsyncGenerator[CallEvent, None]:
-        """Run what was planned and tell of it; each call has exactly one end, told in the order of ending.
+    def start(self) -> None:
+        """Begin all calls that may run now. The others follow as soon as they may, whether anybody reads or not."""
+        while self._waiting and self._may_begin(self._waiting[0]):
+            self._begin(self._waiting.popleft())
 
-        When this generator ends, in whatever way, every watcher has ended and every tool is done, cancelled and
-        cleaned up, or left running because it ignored its cancellation for `cancel_grace` seconds.
+    async def next_event(self) -> CallEvent | None:
+        """What is to be told next: each call has exactly one end, told in the order of ending. None = no more.
 
         Raises:
             BaseException: an exception of a tool that goes to the caller; all other calls were cancelled.
         """
-        unanswered = self._size
-        try:
-            self._start()
-            while unanswered:
-                event = await self._channel.get()
-                if isinstance(event, BaseException):
-                    raise event
-                if not isinstance(event, ToolCallProgress):
-                    unanswered -= 1
-                yield event
-        finally:
-            self._stop()
-            await wait_out(self._watchers)
+        if not self._untold:
+            return None
+        event = await self._channel.get()
+        if isinstance(event, BaseException):
+            raise event
+        if not isinstance(event, ToolCallProgress):
+            self._untold -= 1
+        return event
+
+    async def stop(self) -> None:
+        """End the batch, however far it is.
+
+        Afterwards every tool is done, cancelled and cleaned up, or left running because it ignored its cancellation
+        for `cancel_grace` seconds.
+
+        Raises:
+            CancelledError: the waiting task was cancelled; raised when the waiting is over, not before.
+        """
+        self._cancel_all()
+        cancelled: asyncio.CancelledError | None = None
+        while self._running:
+            try:
+                await self._channel.woken()
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
 
     def _next_place(self) -> int:
         self._size += 1
+        self._untold += 1
         return self._size - 1
 
-    def _start(self) -> None:
-        barrier: list[asyncio.Task[None]] = []
-        since: list[asyncio.Task[None]] = []
-        for planned in self._planned:
-            alone = planned.tool.metadata.sequential
-            watcher = asyncio.create_task(self._watch(planned, [*barrier, *since] if alone else barrier))
-            watcher.add_done_callback(self._watcher_ended)
-            self._watchers.append(watcher)
-            if alone:
-                barrier, since = [watcher], []
-            else:
-                since.append(watcher)
+    def _may_begin(self, planned: _Planned) -> bool:
+        """Whether the calls that are running leave room for one that follows them."""
+        if not self._running:
+            return True
+        if len(self._running) >= self._max_concurrency or _is_alone(planned):
+            return False
+        return not any(_is_alone(run.planned) for run in self._running)
 
-    def _stop(self) -> None:
-        self._over = True
-        for watcher in self._watchers:
-            watcher.cancel()
-
-    def _raise(self, error: BaseException) -> None:
-        """End the batch with an exception for its reader; at once, so that nothing more is started."""
-        self._channel.put(error)
-        self._stop()
-
-    async def _watch(self, planned: _Planned, after: Collection[asyncio.Task[None]]) -> None:
-        if after:
-            await asyncio.wait(after)
-        async with self._slots:
-            started = time.perf_counter()
-            outcome = await self._outcome(planned)
-            ms = (time.perf_counter() - started) * 1000
-        if isinstance(outcome, str):
-            self._answer(planned.place, planned.call, Answer(outcome, is_error=False, ms=ms))
-        elif self._failures.raises(outcome):
-            outcome.add_note(f"raised by the tool {planned.call.name} in call {planned.call.id!r}")
-            self._raise(outcome)
-        else:
-            self._failures.log(planned.call, outcome)
-            text = well_formed_text(self._failures.text(planned.call, outcome))
-            self._answer(planned.place, planned.call, Answer(text, is_error=True, ms=ms))
-
-    def _watcher_ended(self, watcher: asyncio.Task[None]) -> None:
-        # A watcher that ends without an answer would leave the reader waiting for ever.
-        error = asyncio.CancelledError() if watcher.cancelled() else watcher.exception()
-        if error is not None and not self._over:
-            self._raise(error)
-
-    def _answer(self, place: int, call: ToolCall, answer: Answer) -> None:
-        self._answers[place] = answer
-        end = ToolCallErrored if answer.is_error else ToolCallSucceeded
-        self._channel.put(end(call.id, call.name, answer.text, answer.ms))
-
-    async def _outcome(self, planned: _Planned) -> str | BaseException:
-        """The tool's result, or what it raised; not later than its time allows."""
+    def _begin(self, planned: _Planned) -> None:
         call = planned.call
         reporter = Reporter(self._channel, call)
-        context = self._context_of(call, reporter)
-        task = asyncio.create_task(_call(planned.tool, call, context), name=f"tool {call.name}")
+        work = _call(planned.tool, call, self._context_of(call, reporter))
+        task = self._loop.create_task(work, name=f"tool {call.name}")
+        run = _Running(planned, reporter, task, time.perf_counter())
+        self._running.add(run)
+        task.add_done_callback(partial(self._ended, run))
+        if planned.timeout is not None:
+            run.timer = self._loop.call_later(planned.timeout, self._time_is_up, run)
+
+    def _ended(self, run: _Running, task: asyncio.Task[Any]) -> None:
+        if run in self._running:
+            self._finish(run)
+        else:
+            self._left_running.discard(task)
+
+    def _time_is_up(self, run: _Running) -> None:
+        run.is_late = self._cancel(run)
+
+    def _cancel(self, run: _Running) -> bool:
+        """Have a tool clean up, but not for too long; False where it has just ended."""
+        if not run.task.cancel():
+            return False
+        if run.timer is not None:
+            run.timer.cancel()
+        run.timer = self._loop.call_later(self._cancel_grace, self._leave, run)
+        self._channel.close(run.reporter)
+        return True
+
+    def _cancel_all(self) -> None:
+        """Begin nothing more, and let nothing go on."""
+        if self._is_over:
+            return
+        self._is_over = True
+        self._waiting.clear()
+        for run in self._running:
+            if not run.is_late:
+                self._cancel(run)
+
+    def _leave(self, run: _Running) -> None:
+        if run.task.done():
+            return
+        call = run.planned.call
+        logger.warning("tool %s ignores its cancellation in call %r; it is left running", call.name, call.id)
+        self._left_running.add(run.task)
+        self._finish(run)
+
+    def _finish(self, run: _Running) -> None:
+        """Take what came of a call that has ended or is left running, and go on with the others."""
+        self._running.remove(run)
+        self._channel.close(run.reporter)
+        if run.timer is not None:
+            run.timer.cancel()
+        if self._is_over:
+            self._channel.wake()
+            return
         try:
-            await asyncio.wait({task}, timeout=planned.timeout)
-            in_time = task.done()
-        finally:
-            self._channel.close(reporter)
-            await self._end(task, call)
-        if in_time:
+            self._take(run, self._outcome(run))
+            self.start()
+        except BaseException as error:  # noqa: BLE001 - handed over: the reader would wait for ever
+            self._raise(error)
+
+    def _outcome(self, run: _Running) -> str | BaseException:
+        """The tool's result, or what it raised; a time-out where it took longer than its time."""
+        task, call = run.task, run.planned.call
+        if not run.is_late:
             return asyncio.CancelledError() if task.cancelled() else task.result()
-        logger.warning("tool %s did not end within %g s in call %r", call.name, planned.timeout, call.id)
+        timeout = run.planned.timeout
+        logger.warning("tool %s did not end within %g s in call %r", call.name, timeout, call.id)
         late = task.result() if task.done() and not task.cancelled() else None
         if isinstance(late, BaseException):
             if not isinstance(late, Exception):
                 return late
             self._failures.log(call, late)
-        return ToolTimeout(
-            f"The tool {call.name} did not end within {planned.timeout:g} seconds. It may have taken effect."
-        )
+        return ToolTimeout(f"The tool {call.name} did not end within {timeout:g} seconds. It may have taken effect.")
 
-    async def _end(self, task: asyncio.Task[Any], call: ToolCall) -> None:
-        if task.done():
-            return
-        task.cancel()
-        try:
-            await wait_out([task], self._cancel_grace)
-        finally:
-            if not task.done():
-                logger.warning("tool %s ignores its cancellation in call %r; it is left running", call.name, call.id)
-                self._left_running.add(task)
-                task.add_done_callback(self._left_running.discard)
+    def _take(self, run: _Running, outcome: str | BaseException) -> None:
+        place, call = run.planned.place, run.planned.call
+        ms = (time.perf_counter() - run.started) * 1000
+        if isinstance(outcome, str):
+            self._tell(place, ToolCallSucceeded(call.id, call.name, outcome, ms))
+        elif self._failures.raises(outcome):
+            outcome.add_note(f"raised by the tool {call.name} in call {call.id!r}")
+            self._raise(outcome)
+        else:
+            self._failures.log(call, outcome)
+            text = well_formed_text(self._failures.text(call, outcome))
+            self._tell(place, ToolCallErrored(call.id, call.name, text, ms))
+
+    def _tell(self, place: int, end: CallEnd) -> None:
+        self._ends[place] = end
+        self._channel.put(end)
+
+    def _raise(self, error: BaseException) -> None:
+        """End the batch with an exception for its reader; at once, so that nothing more is started."""
+        self._channel.put(error)
+        self._cancel_all()
+
+
+def _is_alone(planned: _Planned) -> bool:
+    return planned.tool.metadata.sequential
 
 
 async def _call(tool: Tool, call: ToolCall, context: ToolContext) -> str | BaseException:
@@ -224,24 +284,3 @@ async def _call(tool: Tool, call: ToolCall, context: ToolContext) -> str | BaseE
     kind = type(result).__name__
     logger.error("tool %s gave a result of type %s, not text", call.name, kind)
     return ToolFailed(f"The tool {call.name} gave a result of type {kind} where text is expected.")
-
-
-async def wait_out(tasks: Collection[asyncio.Task[Any]], timeout: float | None = None) -> None:
-    """Wait until all tasks have ended, at most `timeout` seconds.
-
-    Raises:
-        CancelledError: the waiting task was cancelled; raised when the waiting is over, not before.
-    """
-    loop = asyncio.get_running_loop()
-    deadline = None if timeout is None else loop.time() + timeout
-    cancelled: asyncio.CancelledError | None = None
-    while running := [task for task in tasks if not task.done()]:
-        left = None if deadline is None else deadline - loop.time()
-        if left is not None and left <= 0:
-            break
-        try:
-            await asyncio.wait(running, timeout=left)
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled

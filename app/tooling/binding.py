@@ -62,7 +62,8 @@ class FunctionBinding:
 
     def __init__(self, function: Function, signature: Signature, documented: Mapping[str, str]) -> None:
         self._function = function
-        self._parameters = signature.parameters
+        self._contexts = [parameter.name for parameter in signature.parameters if parameter.is_context]
+        self._positional = [parameter for parameter in signature.parameters if parameter.positional]
         self._compiled = compile_function(function, signature, documented)
         self._view = SchemaView(self._compiled.schema)
 
@@ -75,7 +76,7 @@ class FunctionBinding:
         """See `Binding.bind`."""
         return self.bind_decoded(decode(arguments, tool), context, tool)
 
-    def bind_decoded(self, arguments: Mapping[str, Any], context: ToolContext, tool: str) -> Callable[[], Any]:
+    def bind_decoded(self, arguments: dict[str, Any], context: ToolContext, tool: str) -> Callable[[], Any]:
         """The same for arguments that are decoded already."""
         problems = Problems()
         fitting = fit(arguments, self._view, self._compiled.schema, problems)
@@ -89,13 +90,14 @@ class FunctionBinding:
         return self._call(values, context)
 
     def _call(self, values: BaseModel, context: ToolContext) -> Callable[[], Any]:
+        said = values.model_fields_set | self._compiled.from_model
         given = {
             parameter.name: getattr(values, field)
             for field, parameter in self._compiled.fields.items()
-            if field in values.model_fields_set or field in self._compiled.from_model
+            if field in said
         }
-        given |= {parameter.name: context for parameter in self._parameters if parameter.is_context}
-        positional = [given.pop(each.name, each.default) for each in self._parameters if each.positional]
+        given.update(dict.fromkeys(self._contexts, context))
+        positional = [given.pop(each.name, each.default) for each in self._positional]
         return functools.partial(self._function, *positional, **given)
 
 

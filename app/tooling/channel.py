@@ -36,7 +36,7 @@ class Channel:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._filled = asyncio.Event()
+        self._waker: asyncio.Future[None] | None = None
         self._lock = threading.Lock()
         # A reporter stands in the line once for each of its unread reports: so reports and ends keep their order,
         # and a reporter that has too many can drop its oldest without anything in the line having to move.
@@ -44,9 +44,8 @@ class Channel:
 
     def put(self, event: CallEvent | BaseException) -> None:
         """Add the end of a call, or the exception that ends the batch. Only from the event loop."""
-        with self._lock:
-            self._line.append(event)
-        self._filled.set()
+        self._line.append(event)
+        self.wake()
 
     def report(self, reporter: Reporter, event: ToolCallProgress) -> None:
         """Add a report. From any thread."""
@@ -59,7 +58,7 @@ class Channel:
                 return
             self._line.append(reporter)
         with suppress(RuntimeError):  # the loop was closed in the meantime: nobody reads
-            self._loop.call_soon_threadsafe(self._filled.set)
+            self._loop.call_soon_threadsafe(self.wake)
 
     def close(self, reporter: Reporter) -> None:
         """Take no more of a call's reports: whatever a tool that was left running still says is dropped."""
@@ -73,8 +72,17 @@ class Channel:
                 if self._line:
                     item = self._line.popleft()
                     return item.unread.popleft() if isinstance(item, Reporter) else item
-                self._filled.clear()
-            await self._filled.wait()
+            await self.woken()
+
+    async def woken(self) -> None:
+        """Wait until something is added, or `wake` is called."""
+        self._waker = self._loop.create_future()
+        await self._waker
+
+    def wake(self) -> None:
+        """Let the reader look again. Only from the event loop."""
+        if self._waker is not None and not self._waker.done():
+            self._waker.set_result(None)
 
 
 class Reporter:

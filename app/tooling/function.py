@@ -199,12 +199,12 @@ class ToolCallback:
         else:
             is_text, outcome = await (self._threads or _shared_threads()).run(partial(self._run, invoke))
             text = outcome if is_text else self._convert(await outcome)
-        if inspect.isawaitable(text):
-            text = await text
-        if not isinstance(text, str):
-            kind = type(text).__name__
-            raise ToolError(f"The tool ran, but its result converter gave a result of type {kind}, not text.")
-        return text
+        if isinstance(text, str):
+            return text
+        if inspect.isawaitable(text) and isinstance(text := await text, str):
+            return text
+        kind = type(text).__name__
+        raise ToolError(f"The tool ran, but its result converter gave a result of type {kind}, not text.")
 
     def _run(self, invoke: Callable[[], Any]) -> tuple[bool, Any]:
         """Call a function in a thread, and write its result there too, for that may be work and need what it holds.

@@ -8,7 +8,7 @@ and a model that keeps asking for what it is refused does not win calls by it.
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -59,10 +59,17 @@ class ToolCallLimits:
             raise ConfigurationError(f'on_limit must be "raise" or "return_error"; it is {self.on_limit!r}')
 
 
+def asked_so_far(history: Sequence[Message]) -> list[AssistantMessage]:
+    """The messages of the turn that ask for tools, one a round."""
+    return [
+        message for message in current_turn(history) if isinstance(message, AssistantMessage) and message.tool_calls
+    ]
+
+
 def refusals(
     calls: Sequence[ToolCall],
     *,
-    history: Sequence[Message],
+    asked: Sequence[AssistantMessage],
     tools: Mapping[str, Tool],
     limits: ToolCallLimits,
 ) -> tuple[ToolCallLimitExceeded | None, ...]:
@@ -70,32 +77,26 @@ def refusals(
 
     Args:
         calls: the calls the message asks for, in order.
-        history: all messages before it.
+        asked: the messages of its turn that asked for tools before it.
         tools: the tools offered, by name; for their own `max_calls`.
         limits: the limits.
 
     Returns:
         One entry a call: None where it may run, else why not, in words for the model.
     """
-    asking = _asking(history)
-    if limits.rounds is not None and len(asking) >= limits.rounds:
+    if limits.rounds is not None and len(asked) >= limits.rounds:
         refusal = f"The call was not run: {_rounds_reached(limits.rounds)} Answer with what you have."
         return tuple(_no_more_rounds(refusal, limits.rounds) for _ in calls)
     tally = _Tally(tools, limits)
-    for message in asking:
+    for message in asked:
         for call in message.tool_calls:
             tally.add(call)
-    return tuple(tally.add(call) for call in calls)
+    return tuple([tally.add(call) for call in calls])
 
 
-def rounds_used_up(history: Sequence[Message], limits: ToolCallLimits) -> ToolCallLimitExceeded | None:
-    """The limit on rounds, where a turn has had as many as it may.
-
-    Args:
-        history: all messages, the last assistant message and its results included.
-        limits: the limits.
-    """
-    if limits.rounds is None or len(_asking(history)) < limits.rounds:
+def rounds_used_up(rounds: int, limits: ToolCallLimits) -> ToolCallLimitExceeded | None:
+    """The limit on rounds, where a turn has had as many as it may."""
+    if limits.rounds is None or rounds < limits.rounds:
         return None
     return _no_more_rounds(f"This was the last round: {_rounds_reached(limits.rounds)}", limits.rounds)
 
@@ -123,13 +124,6 @@ _canonical_and_kept = lru_cache(maxsize=1024)(_canonical)
 """The calls of a turn are compared anew with each of its rounds."""
 
 
-def _asking(history: Sequence[Message]) -> list[AssistantMessage]:
-    """The messages of the turn that ask for tools."""
-    return [
-        message for message in current_turn(history) if isinstance(message, AssistantMessage) and message.tool_calls
-    ]
-
-
 class _Tally:
     """Counts calls one after the other and says of each whether it is one too many."""
 
@@ -137,8 +131,8 @@ class _Tally:
         self._tools = tools
         self._limits = limits
         self._total = 0
-        self._per_tool: Counter[str] = Counter()
-        self._identical: Counter[tuple[str, str]] = Counter()
+        self._per_tool: defaultdict[str, int] = defaultdict(int)
+        self._identical: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._uncompared: list[ToolCall] = []
 
     def add(self, call: ToolCall) -> ToolCallLimitExceeded | None:
@@ -160,7 +154,8 @@ class _Tally:
         """Whether the same was asked more often; nothing is compared before there are as many calls of the tool."""
         if self._per_tool[call.name] <= limit:
             return False
-        self._identical.update((one.name, canonical_arguments(one.arguments)) for one in self._uncompared)
+        for one in self._uncompared:
+            self._identical[one.name, canonical_arguments(one.arguments)] += 1
         self._uncompared.clear()
         return self._identical[call.name, canonical_arguments(call.arguments)] > limit
 

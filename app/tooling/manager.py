@@ -40,9 +40,9 @@ from app.chat import (
     ToolRun,
 )
 from app.chat.tools import ProgressListener
-from app.tooling.batch import Answer, Batch, ContextOf
+from app.tooling.batch import Batch, CallEnd, ContextOf
 from app.tooling.failures import FailurePolicy
-from app.tooling.limits import ToolCallLimits, refusals, rounds_used_up
+from app.tooling.limits import ToolCallLimits, asked_so_far, refusals, rounds_used_up
 
 logger = logging.getLogger(__name__)
 
@@ -112,6 +112,7 @@ class ToolCallingManager:
         self._failures = FailurePolicy(error_details, log_details, raise_errors)
         self._cancel_grace = cancel_grace
         self._left_running: set[asyncio.Task[Any]] = set()
+        self._offered: tuple[Sequence[Tool], Mapping[str, Tool]] = ((), {})
 
     @property
     def left_running(self) -> int:
@@ -178,27 +179,38 @@ class ToolCallingManager:
         """
         if not message.tool_calls:
             raise ValueError("the message asks for no tool calls: look at `message.tool_calls` before running them")
-        offered = _by_name(tools)
+        offered = self._by_name(tools)
         history = tuple(history)
-        breaches = refusals(message.tool_calls, history=history, tools=offered, limits=self.limits)
+        asked = asked_so_far(history)
+        breaches = refusals(message.tool_calls, asked=asked, tools=offered, limits=self.limits)
         batch = self._planned(
             message.tool_calls, breaches, offered, _contexts(tool_context or {}, conversation_id, principal)
         )
-        async with aclosing(batch.run()) as events:
-            async for event in events:
+        try:
+            batch.start()
+            while (event := await batch.next_event()) is not None:
                 yield event
-        answered = list(zip(message.tool_calls, batch.answers, strict=True))
-        results = ToolMessage(tuple(_result(call, answer) for call, answer in answered))
-        grown = (*history, message, results)
+        finally:
+            await batch.stop()
+        ended = list(zip(message.tool_calls, batch.ends, strict=True))
+        results = ToolMessage(tuple([_result(call, end) for call, end in ended]))
         yield ToolExecution(
             message=results,
-            tool_runs=tuple(_run(round, call, answer) for call, answer in answered),
+            tool_runs=tuple([_run(round, call, end) for call, end in ended]),
             return_direct=all(
-                not answer.is_error and offered[call.name].metadata.return_direct for call, answer in answered
+                isinstance(end, ToolCallSucceeded) and offered[call.name].metadata.return_direct for call, end in ended
             ),
-            breach=next((breach for breach in breaches if breach is not None), rounds_used_up(grown, self.limits)),
-            history=grown,
+            breach=next(filter(None, breaches), rounds_used_up(len(asked) + 1, self.limits)),
+            history=(*history, message, results),
         )
+
+    def _by_name(self, tools: Sequence[Tool]) -> Mapping[str, Tool]:
+        """The tools by their names. The same tuple, as requests have it one after the other, is gone through once."""
+        known, offered = self._offered
+        if known is not tools:
+            offered = _by_name(tools)
+            self._offered = tuple(tools), offered  # a list may change, and is never the same as its tuple
+        return offered
 
     def _planned(
         self,
@@ -262,10 +274,13 @@ def _contexts(values: Mapping[str, Any], conversation_id: str | None, principal:
     return context_of
 
 
-def _result(call: ToolCall, answer: Answer) -> ToolResult:
-    return ToolResult(call.id, call.name, answer.text, is_error=answer.is_error)
+def _result(call: ToolCall, end: CallEnd) -> ToolResult:
+    if isinstance(end, ToolCallErrored):
+        return ToolResult(call.id, call.name, end.error, is_error=True)
+    return ToolResult(call.id, call.name, end.result)
 
 
-def _run(number: int, call: ToolCall, answer: Answer) -> ToolRun:
-    told = {"error": answer.text} if answer.is_error else {"result": answer.text}
-    return ToolRun(number, call.id, call.name, call.arguments, ms=answer.ms, **told)
+def _run(number: int, call: ToolCall, end: CallEnd) -> ToolRun:
+    if isinstance(end, ToolCallErrored):
+        return ToolRun(number, call.id, call.name, call.arguments, error=end.error, ms=end.ms)
+    return ToolRun(number, call.id, call.name, call.arguments, end.result, ms=end.ms)

@@ -50,6 +50,8 @@ def to_text(value: object) -> str:
     Raises:
         ToolError: a part of it has no JSON form. The message, which is for the model, says which.
     """
+    if type(value) is str:
+        return well_formed_text(value)
     plain = _Plain().of(value)
     if isinstance(value, str):
         return well_formed_text(plain)

@@ -82,6 +82,8 @@ class SchemaView:
         Raises:
             LookupError: as `target` does, or the reference leads back to itself.
         """
+        if isinstance(schema, dict) and "$ref" not in schema:
+            return schema
         seen: set[str] = set()
         while isinstance(schema, Mapping) and "$ref" in schema:
             reference = schema["$ref"]

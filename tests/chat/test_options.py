@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError, fields, replace
 from typing import Any
 
 import pytest
 
-from app.chat import ChatOptions, Prompt, Tool, ToolContext, ToolDefinition, ToolMetadata, UserMessage
+from app.chat import ChatOptions, ChatRequest, Prompt, Tool, ToolContext, ToolDefinition, ToolMetadata, UserMessage
 
 
 class NamedTool:
@@ -49,6 +49,14 @@ def test_an_option_that_is_said_stays_where_the_defaults_say_nothing(name: str) 
     assert getattr(ChatOptions(**SAID).over(ChatOptions()), name) == SAID[name]
 
 
+@pytest.mark.parametrize("name", [option.name for option in fields(ChatOptions)])
+def test_each_option_is_decided_by_itself(name: str) -> None:
+    others = ChatOptions(**{other: said for other, said in SAID.items() if other != name})
+    alone = ChatOptions(**{name: SAID[name]})
+
+    assert others.over(alone) == alone.over(others) == ChatOptions(**SAID)
+
+
 def test_a_zero_is_said() -> None:
     assert ChatOptions(temperature=0.0).over(ChatOptions(temperature=1.0)).temperature == 0.0
 
@@ -86,6 +94,32 @@ def test_merging_changes_neither_side() -> None:
 def test_options_cannot_be_changed() -> None:
     with pytest.raises(FrozenInstanceError):
         ChatOptions().model = "other"  # type: ignore[misc]  # the point of the test
+
+
+ASKED = ChatRequest(
+    Prompt.of("Hello", seed=3),
+    stream=True,
+    conversation_id="c",
+    principal="p",
+    round=2,
+    turn=(UserMessage("Hello"),),
+    attributes={"a": 1},
+)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"prompt": Prompt.of("Bye")},
+        {"round": 3},
+        {"turn": ()},
+        {"prompt": Prompt.of("Bye"), "round": 3, "turn": ()},
+    ],
+    ids=" ".join,
+)
+def test_a_request_that_is_changed_is_otherwise_the_same(changes: dict[str, Any]) -> None:
+    assert ASKED.changed(**changes) == replace(ASKED, **changes)
 
 
 def test_a_prompt_of_a_text_is_one_user_message() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from app.chat import (
@@ -12,6 +14,7 @@ from app.chat import (
     Round,
     SystemMessage,
     ToolMessage,
+    ToolResult,
     ToolRun,
     Usage,
     UserMessage,
@@ -47,6 +50,41 @@ def test_an_answer_after_another_keeps_its_own_words_and_adds_up_the_rest() -> N
     assert total.usage == Usage(3, 4, 7)
     assert [r.finish_reason for r in total.rounds] == [FinishReason.TOOL_CALLS, FinishReason.STOP]
     assert total.tool_runs == ran.tool_runs
+
+
+ANSWER = ChatResponse(
+    AssistantMessage("Hi"),
+    FinishReason.LENGTH,
+    Usage(1, 2, 3),
+    "m",
+    "x",
+    (Round(FinishReason.TOOL_CALLS, Usage(1)), Round(FinishReason.LENGTH, Usage(0, 2, 3), "near")),
+    (ToolRun(1, "c", "t", "{}"),),
+    (AssistantMessage("Hi"),),
+    {"limit": 1},
+)
+
+
+def test_an_answer_whose_tools_have_run_has_their_results_and_is_otherwise_the_same() -> None:
+    ran, results = ToolRun(2, "d", "t", "{}", "11 m"), ToolMessage((ToolResult("d", "t", "11 m"),))
+
+    assert ANSWER.with_results(results, (ran,)) == replace(
+        ANSWER, tool_runs=(*ANSWER.tool_runs, ran), generated=(*ANSWER.generated, results)
+    )
+
+
+def test_an_answer_that_cost_more_is_otherwise_the_same() -> None:
+    first, last = ANSWER.rounds
+
+    assert ANSWER.with_usage(Usage(10, 20)) == replace(
+        ANSWER, usage=Usage(11, 22, 3), rounds=(first, replace(last, usage=Usage(10, 22, 3)))
+    )
+
+
+def test_an_answer_of_a_target_is_otherwise_the_same() -> None:
+    rounds = tuple(replace(one, target="far") for one in ANSWER.rounds)
+
+    assert ANSWER.from_target("far") == replace(ANSWER, rounds=rounds)
 
 
 def test_the_current_turn_begins_at_the_last_user_message() -> None:

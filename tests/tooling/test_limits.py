@@ -305,7 +305,7 @@ async def test_the_same_call_is_refused_after_three_times_and_another_is_not(str
 def test_arguments_that_cannot_be_read_are_identical_only_to_themselves(arguments: str) -> None:
     calls = [ToolCall(str(n), "depth", text) for n, text in enumerate([arguments, arguments, arguments + " "])]
 
-    breaches = refusals(calls, history=[QUESTION], tools={}, limits=replace(UNLIMITED, identical=1))
+    breaches = refusals(calls, asked=[], tools={}, limits=replace(UNLIMITED, identical=1))
 
     assert [breach is not None for breach in breaches] == [False, True, False]
 

@@ -174,6 +174,16 @@ async def test_a_tool_given_twice_is_run_once(stream: bool) -> None:
 
 
 @both_modes
+async def test_a_list_of_tools_that_has_changed_is_looked_through_again(stream: bool) -> None:
+    manager, tools = ToolCallingManager(), [echo("depth")]
+    await execute(tool_calls(("depth", {})), tools, stream=stream, manager=manager)
+    tools[0] = echo("tide")
+    done = await execute(tool_calls(("depth", {}), ("tide", {})), tools, stream=stream, manager=manager)
+
+    assert done.failed == [True, False]
+
+
+@both_modes
 @pytest.mark.fault("T16")
 async def test_two_tools_of_one_name_are_refused_instead_of_one_shadowing_the_other(stream: bool) -> None:
     with pytest.raises(ConfigurationError, match="'echo'"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator, Mapping
 from contextlib import aclosing
 
 import pytest
@@ -327,3 +328,36 @@ async def test_a_request_that_breaks_the_manager_itself_ends_with_its_error_and_
             stream=stream,
             tool_context=7,
         )
+
+
+class ReadOnce(Mapping[str, object]):
+    """A tool context that cannot be read a second time."""
+
+    def __init__(self) -> None:
+        self._left = 1
+
+    def __getitem__(self, name: str) -> object:
+        return name
+
+    def __iter__(self) -> Iterator[str]:
+        if not self._left:
+            raise ValueError("it was read before")
+        self._left -= 1
+        return iter(["harbour"])
+
+    def __len__(self) -> int:
+        return 1
+
+
+@both_modes
+async def test_a_later_call_that_breaks_the_manager_ends_the_batch_as_well(stream: bool) -> None:
+    with pytest.raises(ValueError, match="it was read before"):
+        await execute(
+            tool_calls(("echo", {}), ("echo", {})),
+            [echo()],
+            stream=stream,
+            manager=ToolCallingManager(max_concurrency=1),
+            tool_context=ReadOnce(),
+        )
+
+    assert asyncio.all_tasks() == {asyncio.current_task()}

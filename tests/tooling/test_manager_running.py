@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -45,6 +46,13 @@ async def stubborn(_: str, __: ToolContext) -> str:
     except asyncio.CancelledError:
         return "I was not finished"
     raise AssertionError("the event was never set")
+
+
+def use_up(seconds: float) -> None:
+    """Stop the event loop for longer: when it goes on, a timer is due, and whatever was to go on at once is before."""
+    until = time.monotonic() + 2 * seconds
+    while time.monotonic() < until:
+        pass
 
 
 @both_modes
@@ -183,6 +191,39 @@ async def test_what_a_tool_gives_after_its_time_is_not_its_result(stream: bool) 
 
 
 @both_modes
+async def test_a_result_that_is_there_when_the_time_is_up_counts(stream: bool) -> None:
+    async def only_just(_: str, __: ToolContext) -> str:
+        use_up(SOON)
+        await asyncio.sleep(0)
+        return "11 m"
+
+    tools = [HandWrittenTool("depth", only_just)]
+    done = await execute(times(1, "depth"), tools, stream=stream, manager=ToolCallingManager(timeout=SOON))
+
+    assert done.texts == ["11 m"]
+
+
+@both_modes
+async def test_a_tool_that_has_cleaned_up_when_the_time_for_that_is_up_is_not_left_running(
+    stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def only_just(_: str, __: ToolContext) -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            use_up(SOON)
+            await asyncio.sleep(0)
+        raise AssertionError("the event was never set")
+
+    tools = [HandWrittenTool("depth", only_just)]
+    manager = ToolCallingManager(timeout=SOON, cancel_grace=SOON)
+    done = await execute(times(1, "depth"), tools, stream=stream, manager=manager)
+
+    assert "did not end within" in done.texts[0]
+    assert caplog.messages == ["tool depth did not end within 0.01 s in call 'call_1'"]
+
+
+@both_modes
 @pytest.mark.fault("D11")
 async def test_a_tool_that_ignores_its_cancellation_is_left_alone_after_a_while(
     stream: bool, caplog: pytest.LogCaptureFixture
@@ -302,6 +343,47 @@ async def test_who_stops_reading_early_leaves_nothing_running() -> None:
     assert (held.running, held.cancelled) == (0, 1)
     assert waiting.tool.asked == []
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("timeout", [None, PATIENCE])
+async def test_who_leaves_cancels_a_tool_whether_its_time_is_limited_or_not(timeout: float | None) -> None:
+    held = Held()
+    running = ToolCallingManager(timeout=timeout).stream(
+        tool_calls(("echo", {}), ("held", {})), tools=[echo(), held.tool], history=[QUESTION]
+    )
+    async with asyncio.timeout(PATIENCE):
+        await anext(running)
+        await held.begun()
+        await running.aclose()
+
+    assert (held.running, held.cancelled) == (0, 1)
+
+
+async def test_who_leaves_waits_for_a_tool_that_cleans_up_after_its_time_and_does_not_cancel_it_again() -> None:
+    cleaning, cleaned = asyncio.Event(), asyncio.Event()
+    notes: list[str] = []
+
+    async def tidy(_: str, __: ToolContext) -> str:
+        try:
+            return str(await asyncio.Event().wait())
+        finally:
+            cleaning.set()
+            await cleaned.wait()
+            notes.append("cleaned up")
+
+    running = ToolCallingManager(timeout=SOON, cancel_grace=PATIENCE).stream(
+        tool_calls(("echo", {}), ("tidy", {})), tools=[echo(), HandWrittenTool("tidy", tidy)], history=[QUESTION]
+    )
+    async with asyncio.timeout(PATIENCE):
+        await anext(running)
+        await cleaning.wait()
+        leaving = asyncio.create_task(running.aclose())
+        await asyncio.sleep(0)
+        assert not leaving.done()
+        cleaned.set()
+        await leaving
+
+    assert notes == ["cleaned up"]
 
 
 async def cancelled_while_cleaning_up(stream: bool, cancellations: int) -> list[str]:
