@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import logging.config
+import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -22,7 +23,12 @@ DEFAULT: Mapping[str, Any] = {
         "request_id": {"()": "app.web.request_ids.RequestIdFilter"},
         "probes": {"()": "app.logs.NoProbes"},
     },
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"}},
+    "formatters": {
+        "line": {
+            "class": "app.logs.LineFormatter",
+            "format": "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s",
+        },
+    },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request_id"]}},
     "root": {"level": "INFO", "handlers": ["stderr"]},
     "loggers": {
@@ -64,6 +70,23 @@ class NoProbes(logging.Filter):
             case (_, "GET", "/healthz" | "/readyz", _, 200):
                 return False
         return True
+
+
+class LineFormatter(logging.Formatter):
+    """Formats as its base does. Of a time the text of its second is made once: many lines share one."""
+
+    _second: tuple[int | None, str] = (None, "")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - theirs
+        """The record's time, in a format of one's own or the usual one."""
+        if datefmt:
+            return super().formatTime(record, datefmt)
+        second, text = self._second
+        if second != int(record.created):
+            second = int(record.created)
+            text = time.strftime(self.default_time_format, self.converter(second))
+            self._second = (second, text)
+        return f"{text},{int(record.msecs):03d}"
 
 
 class _Scrubbing(logging.Formatter):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.chat import ConfigurationError
-from app.logs import DEFAULT, NoProbes, configure_logging
+from app.logs import DEFAULT, LineFormatter, NoProbes, configure_logging
 from app.providers.scrubbing import Scrubber
 from tests.support.loggers import logging_as_before
 
@@ -38,6 +38,16 @@ def test_a_line_names_its_request(tmp_path: Path, capsys: pytest.CaptureFixture[
     logging.getLogger("app.anything").info("said")
 
     assert capsys.readouterr().err.endswith("INFO app.anything [-] said\n")
+
+
+@pytest.mark.parametrize("datefmt", [None, "%H.%M"])
+def test_times_are_those_that_the_standard_formatter_writes(datefmt: str | None) -> None:
+    form = "%(asctime)s %(message)s"
+    ours, theirs = LineFormatter(form, datefmt), logging.Formatter(form, datefmt)
+    moments = [0.0, 0.9996, 0.25, 1_790_000_000.001, 1_790_000_000.999, 1_790_000_001.0, 1_790_000_000.5]
+    records = [logging.makeLogRecord({"created": moment, "msecs": moment % 1 * 1000}) for moment in moments]
+
+    assert [ours.format(record) for record in records] == [theirs.format(record) for record in records]
 
 
 @pytest.mark.fault("X01", "X02")

@@ -7,17 +7,12 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from contextlib import aclosing
 
 from app.chat import CallNext, ChatEvents, ChatRequest, ChatResponse, Completed, ModelError, Usage, passes_deltas
 
 _log = logging.getLogger(__name__)
-
-_TOLD = (
-    *("model", "ended", "failed", "status", "code", "target", "finish_reason", "tool_calls"),
-    *("input_tokens", "output_tokens", "total_tokens", "ms"),
-)
-"""What a line says, in this order, as far as it is known."""
 
 
 class TraceAdvisor:
@@ -45,27 +40,29 @@ class TraceAdvisor:
                     if isinstance(event, Completed):
                         is_logged = True
                         if self._logger.isEnabledFor(logging.INFO):
-                            self._log(logging.INFO, request, started, **_told_by(event.response))
+                            self._log(logging.INFO, request, started, _told_by(event.response))
                     yield event
         except Exception as error:
             is_logged = True
-            self._log(logging.WARNING, request, started, **_told_by_error(error))
+            self._log(logging.WARNING, request, started, _told_by_error(error))
             raise
         finally:
             if not is_logged:
-                self._log(logging.INFO, request, started, ended="abandoned")
+                self._log(logging.INFO, request, started, {"ended": "abandoned"})
 
-    def _log(self, level: int, request: ChatRequest, started: float, **told: object) -> None:
-        told.setdefault("model", request.options.model)
-        told["ms"] = round((time.perf_counter() - started) * 1000)
-        line = " ".join([f"{name}={told[name]!r}" for name in _TOLD if told.get(name) is not None])
+    def _log(self, level: int, request: ChatRequest, started: float, told: Mapping[str, object]) -> None:
+        ms = round((time.perf_counter() - started) * 1000)
+        told = {"model": request.options.model, **told, "ms": ms}
+        line = " ".join([f"{name}={value!r}" for name, value in told.items() if value is not None])
         self._logger.log(level, "round=%d %s", request.round, line)
 
 
 def _told_by(response: ChatResponse) -> dict[str, object]:
+    # What is asked for stands where the server told no name.
+    model = {"model": response.model} if response.model else {}
     return {
+        **model,
         "target": response.rounds[-1].target if response.rounds else None,
-        **({"model": response.model} if response.model else {}),
         "finish_reason": response.finish_reason.value,
         "tool_calls": [call.name for call in response.tool_calls],
         **_told_by_usage(response.usage),

@@ -31,10 +31,7 @@ _PATTERNS = (
     ),
     (("api",), re.compile(r"(?i)\b(api[-_ ]?key['\"]?\s*[:=]\s*['\"]?)(?!['\"*\s])[^\s'\",;)}]+"), rf"\1{MASK}"),
     (
-        (
-            *("accesstoken", "access_token", "access-token", "access token"),
-            *("clientsecret", "client_secret", "client-secret", "client secret", "passw"),
-        ),
+        ("accesstoken", "access_token", "access-token", "access token", "secret", "passw"),
         re.compile(
             r"(?i)\b((?:access[-_ ]?token|client[-_ ]?secret|passw(?:or)?d)['\"]?\s*[:=]\s*['\"]?)[^\s'\",;)}]+"
         ),
@@ -48,8 +45,10 @@ _PATTERNS = (
     (("sk-",), re.compile(r"(?<![\w-])sk-[\w*-]{2,}(?:\.{2,}[\w*-]+)?"), MASK),
     (("***",), re.compile(r"(?<![\w.*-])[\w.-]*\*{3,}[\w-]*"), MASK),  # a key that the server has masked in part only
 )
-"""What looks like a secret, behind the words of which it holds one, in lower case: without them it is not looked for,
-since every line of the log is scrubbed, and hardly one has them."""
+"""What looks like a secret, behind the words of which it holds one, in lower case: without any it is not looked for."""
+
+_WORD = re.compile("|".join(re.escape(word) for words, _, _ in _PATTERNS for word in words))
+"""Any of these words: every line of the log is scrubbed, and hardly one has any."""
 
 
 class Scrubber:
@@ -68,10 +67,11 @@ class Scrubber:
         for secret, pattern in self._known:
             if secret in text:
                 text = pattern.sub(MASK, text)
-        holds = text.lower().__contains__
-        for words, pattern, mask in _PATTERNS:
-            if any(map(holds, words)):
-                text = pattern.sub(mask, text)
+        lower = text.lower()
+        if _WORD.search(lower):
+            for words, pattern, mask in _PATTERNS:
+                if any(word in lower for word in words):
+                    text = pattern.sub(mask, text)
         return text
 
     def __repr__(self) -> str:

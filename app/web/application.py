@@ -7,15 +7,19 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias
 
 from fastapi import FastAPI
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.telemetry import TelemetryConfig
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.types import ASGIApp
 
 from app.web import openapi
 from app.web.errors import HANDLERS, Unexpected
 from app.web.parameters import REPLAYED
 from app.web.request_ids import HEADER, RequestIds
 from app.web.routes import ROUTES
+from app.web.routing import Addresses
 
 _NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False}
 """FastAPI would look for somebody to tell of each request: a third of a millisecond where there is nobody."""
@@ -32,7 +36,7 @@ def application(lifespan: Lifespan, *, version: str, docs: bool = True, cors_ori
         docs: whether `/docs`, `/redoc` and `/openapi.json` are there.
         cors_origins: origins whose pages may call the gateway from a browser; `*` = all.
     """
-    app = FastAPI(
+    app = _Application(
         title="Advisor Gateway",
         summary="Chat with any OpenAI-compatible model, with tools that the gateway runs.",
         version=version,
@@ -46,6 +50,22 @@ def application(lifespan: Lifespan, *, version: str, docs: bool = True, cors_ori
     )
     app.openapi = openapi.describe(app)  # type: ignore[method-assign] # the way FastAPI documents
     return app
+
+
+class _Application(FastAPI):
+    """FastAPI's application with those layers around its routes that do something here.
+
+    Without its net for faults, for `Unexpected` is one, and servers have theirs for what is outside of that; without
+    its telemetry, which is off, and without its limit for bodies, which are counted where they are read.
+    """
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Put the layers together; called once, with the first request."""
+        routes = Addresses(self.router, otherwise=AsyncExitStackMiddleware(self.router))
+        app: ASGIApp = ExceptionMiddleware(routes, self.exception_handlers, self.debug)
+        for layer, args, options in reversed(self.user_middleware):
+            app = layer(app, *args, **options)
+        return app
 
 
 def _middleware(cors_origins: Sequence[str]) -> list[Middleware]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from http import HTTPMethod, HTTPStatus
 from types import MappingProxyType
@@ -240,10 +240,10 @@ class Unexpected:
         """Answer one request."""
         begun = False
 
-        async def send_and_mark(message: Message) -> None:
+        def send_and_mark(message: Message) -> Awaitable[None]:
             nonlocal begun
             begun = True
-            await send(message)
+            return send(message)
 
         try:
             await self._app(scope, receive, send_and_mark)

@@ -22,7 +22,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
         ClientDisconnect: the caller went away.
         Exception: what the work raised.
     """
-    async with _Presence(request):
+    with _Presence(request):
         return await work
 
 
@@ -34,7 +34,7 @@ class _Presence:
         self._has_left = False
         self._is_over = False
 
-    async def __aenter__(self) -> None:
+    def __enter__(self) -> None:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a caller's presence is watched in a task")
@@ -42,7 +42,7 @@ class _Presence:
         self._cancelled_before = task.cancelling()
         self._watching = asyncio.create_task(self._watch())
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._is_over = True
         self._watching.cancel()
         if self._has_left and self._task.uncancel() <= self._cancelled_before and kind is asyncio.CancelledError:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import re
-import uuid
+import secrets
+from collections.abc import Awaitable
 from contextvars import ContextVar
 
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HEADER = "X-Request-ID"
 
+_NAME = HEADER.lower().encode()
+"""The header as servers hand headers over."""
 _SANE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+/=-]{0,127}")
 _current: ContextVar[str] = ContextVar("request_id", default="-")
 
@@ -32,13 +34,14 @@ class RequestIds:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        given = Headers(scope=scope).get(HEADER, "")
-        request_id = given if _SANE.fullmatch(given) else uuid.uuid4().hex
+        given = next((value for name, value in scope["headers"] if name == _NAME), b"").decode("latin-1")
+        request_id = given if _SANE.fullmatch(given) else secrets.token_hex(16)
+        header = (_NAME, request_id.encode())
 
-        async def send_with_id(message: Message) -> None:
+        def send_with_id(message: Message) -> Awaitable[None]:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)[HEADER] = request_id
-            await send(message)
+                message["headers"] = [*(one for one in message.get("headers", ()) if one[0] != _NAME), header]
+            return send(message)
 
         token = _current.set(request_id)
         try:
@@ -52,5 +55,5 @@ class RequestIdFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Mark the record; none is dropped."""
-        record.request_id = current_request_id()
+        record.request_id = _current.get()
         return True

@@ -8,12 +8,13 @@ anything to close, and what comes back is a response: so the order of calls is m
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, NamedTuple
 
 from fastapi import APIRouter, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from starlette.routing import Match, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 
@@ -32,6 +33,45 @@ class DirectRoute(APIRoute):
 def router(tag: str) -> APIRouter:
     """A router of such routes."""
     return APIRouter(tags=[tag], default_response_class=Response, route_class=DirectRoute)
+
+
+class Addresses:
+    """ASGI application that finds direct routes by their paths, where these hold no parameters.
+
+    It finds what the router would: none is taken that another one stands in front of.
+
+    Args:
+        router: has the routes.
+        otherwise: answers whatever is not found here; the router, or what is around it.
+    """
+
+    def __init__(self, router: Router, otherwise: ASGIApp) -> None:
+        self._found = dict(_fixed(router))
+        self._otherwise = otherwise
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        found = None
+        # Under another application, or behind a prefix, what is left of the path is for the router to say.
+        if scope["type"] == "http" and "router" not in scope and not scope.get("root_path"):
+            found = self._found.get((scope["method"], scope["path"]))
+        if found is None:
+            await self._otherwise(scope, receive, send)
+            return
+        route, selected = found
+        scope.update(selected, path_params={})
+        await route.app(scope, receive, send)
+
+
+def _fixed(router: Router) -> Iterator[tuple[tuple[str, str], tuple[DirectRoute, Scope]]]:
+    """By method and path a route, and what the router puts into the scope of a request for it."""
+    for place, route in enumerate(router.routes):
+        if not isinstance(route, DirectRoute):
+            return  # it may be for any path, and goes before those behind it
+        for method in [] if route.param_convertors else route.methods or []:
+            asked = {"type": "http", "method": method, "path": route.path}
+            if all(earlier.matches(asked)[0] is not Match.FULL for earlier in router.routes[:place]):
+                yield (method, route.path), (route, {"router": router, **route.matches(asked)[1]})
 
 
 class _Step(NamedTuple):

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import pytest
 from fastapi import Depends, FastAPI, Request, Response
+from starlette.responses import PlainTextResponse
 
 from app.web import routing
 from tests.support.web import serving
@@ -39,6 +40,40 @@ async def test_a_dependency_that_several_want_is_asked_once() -> None:
 
     assert answer.text == "Salut in fr, Ada"
     assert ASKED == ["language"]
+
+
+async def greet_all(request: Request) -> Response:
+    return Response(f"Hello all, {request.path_params}")
+
+
+@pytest.mark.parametrize("all_first", [False, True])
+async def test_an_address_is_answered_by_the_first_route_that_takes_it(*, all_first: bool) -> None:
+    router = routing.router("greetings")
+    if all_first:
+        router.get("/greet/all")(greet_all)
+    router.get("/greet/{name}")(greet)
+    router.get("/greet/all")(greet_all)
+    app = FastAPI(routes=list(router.routes), openapi_url=None)
+
+    async with serving(routing.Addresses(app.router, otherwise=app)) as client:
+        answer = await client.get("/greet/all?language=fr")
+        other = await client.post("/greet/all")
+
+    assert answer.text == ("Hello all, {}" if all_first else "Salut in fr, all")
+    assert other.status_code == 405
+
+
+async def test_routes_behind_those_of_others_are_left_to_the_router() -> None:
+    router = routing.router("greetings")
+    router.get("/greet/all")(greet_all)
+    app = FastAPI()
+    app.mount("/greet", PlainTextResponse("Go away"))
+    app.router.routes.extend(router.routes)
+
+    async with serving(routing.Addresses(app.router, otherwise=app)) as client:
+        answer = await client.get("/greet/all")
+
+    assert answer.text == "Go away"
 
 
 def not_async() -> Response:
