@@ -7,8 +7,6 @@ an order: the one would end the process, the other a run without a last entry, w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 _PASSING = (Exception, GeneratorExit, KeyboardInterrupt)
 """Ordinary failures, and what Python itself raises to close a coroutine and on Ctrl-C."""
@@ -18,20 +16,22 @@ class Escaped(RuntimeError):
     """A tool, an advisor or the model raised what is no `Exception`; that is this one's cause."""
 
 
-@contextmanager
-def contained() -> Iterator[None]:
-    """Make failures of what users' code raises to end its task or the process.
+class contained:  # noqa: N801 - written as `contextlib` writes its own
+    """Make failures of what users' code raises in this context to end its task or the process.
 
     Raises:
         Escaped: in place of `SystemExit`, of a cancellation that nobody asked of this task, and of anything else
             that is no `Exception`.
     """
-    try:
-        yield
-    except BaseException as error:
-        if isinstance(error, _PASSING) or (isinstance(error, asyncio.CancelledError) and _is_cancelled()):
-            raise
-        raise Escaped(f"a tool, an advisor or the model raised {type(error).__name__}") from error
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
+        if error is None or isinstance(error, _PASSING):
+            return
+        if not (isinstance(error, asyncio.CancelledError) and _is_cancelled()):
+            raise Escaped(f"a tool, an advisor or the model raised {type(error).__name__}") from error
 
 
 def _is_cancelled() -> bool:
