@@ -48,13 +48,13 @@ class Clock:
     def __init__(self, timeouts: Timeouts, total: float | None, *, stream: bool) -> None:
         self._alarm = Alarm()
         self._now = asyncio.get_running_loop().time
+        self._silent_since = self._now()
         self._total = timeouts.total if total is None else total
-        self._ends = None if self._total is None else self._now() + self._total
+        self._ends = None if self._total is None else self._silent_since + self._total
         self._first_byte = timeouts.first_byte if stream else None
         self._idle = timeouts.idle
         self._begun = stream
         self._end = timeouts.end
-        self._silent_since = self._now()
 
     def close(self) -> None:
         """Nothing will be waited for any more."""
@@ -94,12 +94,15 @@ class Clock:
         limit = self._end if at_end else self._idle if self._begun else None
         until = self._earlier(None if limit is None else self._silent_since + limit)
         try:
-            with self._alarm.at(until):
-                piece = response.take()
-                return await response.read() if piece is None else piece
+            alarm = self._alarm.at(until)
+            piece = response.take()
+            if piece is None:
+                with alarm:
+                    piece = await response.read()
         except TimeoutError:
             late = f"The model server was silent for {limit} s in the middle of its answer."
             raise self._late(until, late, "idle_timeout") from None
+        return piece
 
     def _earlier(self, moment: float | None) -> float | None:
         """This moment, or the end of the whole call if that is earlier."""
@@ -133,7 +136,13 @@ class Alarm:
         self._has_rung = False
 
     def at(self, moment: float | None) -> Alarm:
-        """The end of the wait that is to be entered next; None = it has all the time."""
+        """The end of the wait that is to be entered next; None = it has all the time.
+
+        Raises:
+            TimeoutError: it is over, also where what is waited for is there: a flood of it never lets us wait.
+        """
+        if moment is not None and moment <= self._loop.time():
+            raise TimeoutError
         self._until = moment
         return self
 
@@ -141,11 +150,8 @@ class Alarm:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("only tasks can wait")
-        if self._until is not None:
-            if self._until <= self._loop.time():
-                raise TimeoutError  # also where what is waited for is there: a flood of it never lets us wait
-            if self._timer is None or self._goes_off > self._until:
-                self._set(self._until)
+        if self._until is not None and (self._timer is None or self._goes_off > self._until):
+            self._set(self._until)
         self._waiting, self._cancellations, self._has_rung = task, task.cancelling(), False
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

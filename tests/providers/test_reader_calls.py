@@ -381,7 +381,7 @@ def test_arguments_nested_too_deeply_to_be_written_are_an_error() -> None:
         nested = {"a": nested}
 
     with pytest.raises(ModelProtocolError, match="nested too deeply"):
-        list(ToolCallAssembly().add(call("clock", nested)))
+        ToolCallAssembly().add(call("clock", nested), [])
 
 
 @in_every_way

@@ -138,7 +138,9 @@ class AnswerAssembly:
         if tells_of_an_error(chunk):
             self._take_usage(chunk, [])
             raise error_in_answer(chunk, self._scrub)
-        self._name(chunk.get("id"), chunk.get("model"))
+        answer_id, model = chunk.get("id"), chunk.get("model")
+        if answer_id != self._told_id or model != self._told_model:
+            self._name(answer_id, model)
         choices = chunk.get("choices")
         choices = choices if isinstance(choices, list) else []
         own = [choice for choice in choices if isinstance(choice, dict) and choice.get("index") in (0, "0", None)]
@@ -152,7 +154,7 @@ class AnswerAssembly:
 
     def add_plain(self, chunk: PlainChunk, told: list[Delta]) -> None:
         """Take a chunk that holds nothing but a piece of text or reasoning. See `add`."""
-        if chunk.id != self._told_id or chunk.model != self._told_model:
+        if chunk.id != self._told_id or chunk.model != self._told_model:  # nearly every chunk says the same
             self._name(chunk.id, chunk.model)
         self.ends_in_usage = False
         self.begun = True
@@ -183,23 +185,20 @@ class AnswerAssembly:
         text = self._ended("text", told)
         refusal = self._ended("refusal", told)
         reason = _FINISH_REASONS.get((self._finish or "").lower(), FinishReason.STOP)
-        told.extend(self._calls.close(cut=reason is not FinishReason.STOP))
-        calls = self._calls.calls()
+        calls = self._calls.close(told, cut=reason is not FinishReason.STOP)
         if reason is FinishReason.STOP and calls:
             reason = FinishReason.TOOL_CALLS
         if reasoning and self._reasoning_field:
             self._kept[self._reasoning_field] = reasoning
         message = AssistantMessage(text, calls, reasoning or None, refusal or None, self._kept or EMPTY)
-        model, answer_id = (label and masked(label, self._secrets) for label in (self._model, self._id))
+        model = self._model and masked(self._model, self._secrets)
+        answer_id = self._id and masked(self._id, self._secrets)
         return ChatResponse.of_call(message, reason, self._usage, model=model, id=answer_id, extra=self._extra)
 
     def _name(self, answer_id: Any, model: Any) -> None:
-        if answer_id != self._told_id:  # nearly every chunk says the same
-            self._told_id = answer_id
-            self._id = _said(answer_id) or self._id
-        if model != self._told_model:
-            self._told_model = model
-            self._model = _said(model) or self._model
+        self._told_id, self._told_model = answer_id, model
+        self._id = _said(answer_id) or self._id
+        self._model = _said(model) or self._model
 
     def _check_size(self) -> None:
         if self._size + self._calls.size > self._max_answer:
@@ -275,7 +274,7 @@ class AnswerAssembly:
         for fragment in fragments:
             if not isinstance(fragment, dict):
                 raise protocol_error(f"a tool call that is a {type(fragment).__name__}")
-            told.extend(self._calls.add(fragment))
+            self._calls.add(fragment, told)
 
     def _take_usage(self, chunk: Mapping[str, Any], own: list[dict[str, Any]]) -> bool:
         usage = None

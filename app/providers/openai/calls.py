@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from app.chat import ToolCall, ToolCallArguments, ToolCallReady, ToolCallStarted
@@ -52,11 +52,15 @@ class ToolCallAssembly:
         self._ids: set[str] = set()
         self.size = 0
 
-    def add(self, fragment: Mapping[str, Any]) -> Iterator[Delta]:
+    def add(self, fragment: Mapping[str, Any], told: list[Delta]) -> None:
         """Take one entry of a delta's `tool_calls`.
 
+        Args:
+            fragment: the entry.
+            told: gets the events that it makes.
+
         Raises:
-            ModelProtocolError: while iterating: the fragment cannot be read.
+            ModelProtocolError: the fragment cannot be read.
         """
         function = fragment.get("function")
         if function is None:
@@ -77,20 +81,21 @@ class ToolCallAssembly:
         if call_id and call_id == call.sent_id and call.is_repeated_by(arguments):
             arguments = ""
         self.size += bytes_of(arguments) + call.keep(fragment, function)
-        yield from call.grow(name, arguments)
+        call.grow(name, arguments, told)
 
     def complete(self) -> bool:
         """Whether every call has a name and arguments that are closed, or none."""
         return all(call.name and (call.is_closed() or not call.has_arguments()) for call in self._calls)
 
-    def close(self, *, cut: bool) -> Iterator[Delta]:
-        """What is still to be told of the calls; `calls` is final afterwards.
+    def close(self, told: list[Delta], *, cut: bool) -> tuple[ToolCall, ...]:
+        """The calls as they came.
 
         Args:
+            told: gets what is still to be told of them.
             cut: the answer was cut short: calls are told as far as they came, and none is ready.
 
         Raises:
-            ModelProtocolError: while iterating: a call has no name.
+            ModelProtocolError: a call has no name.
         """
         if cut:
             self._calls = [call for call in self._calls if call.name]
@@ -98,14 +103,11 @@ class ToolCallAssembly:
             if not call.name:
                 raise protocol_error("a tool call without a name")
             call.id = call.id or self._unique("")
-            yield from call.close()
+            call.close(told)
+        calls = tuple([call.result() for call in self._calls])
         if not cut:
-            for call in self._calls:
-                yield ToolCallReady(call.result())
-
-    def calls(self) -> tuple[ToolCall, ...]:
-        """The calls as they came."""
-        return tuple(call.result() for call in self._calls)
+            told += map(ToolCallReady, calls)
+        return calls
 
     def _find(self, index: object, call_id: str, name: str, arguments: str) -> _OpenCall:
         call = self._by_label.get((index, call_id)) if call_id else None
@@ -118,7 +120,7 @@ class ToolCallAssembly:
         return call
 
     def _label(self, value: Any, field: str) -> str:
-        return masked(_text(value, field), self._secrets)
+        return "" if value is None else masked(_text(value, field), self._secrets)
 
     def _unique(self, call_id: str) -> str:
         if not call_id or call_id in self._ids:
@@ -171,17 +173,19 @@ class _OpenCall:
     def has_arguments(self) -> bool:
         return bool(self._arguments)
 
-    def grow(self, name: str, arguments: str) -> Iterator[Delta]:
+    def grow(self, name: str, arguments: str, told: list[Delta]) -> None:
         self.name = self.name or name
         if arguments:
             self._length += len(arguments)
             self._unscanned.append(arguments)
             self._untold.append(self._arguments.feed(arguments))
         if self.id and self.name:
-            yield from self._tell()
+            self._tell(told)
 
     def keep(self, fragment: Mapping[str, Any], function: Mapping[str, Any]) -> int:
         """Remember the fields that are not ours to understand. Returns roughly how large they are."""
+        if _OWN_FIELDS.issuperset(fragment) and _OWN_FUNCTION_FIELDS.issuperset(function):
+            return 0
         outer = {key: value for key, value in fragment.items() if key not in _OWN_FIELDS and value is not None}
         inner = {key: value for key, value in function.items() if key not in _OWN_FUNCTION_FIELDS and value is not None}
         if inner:
@@ -190,22 +194,22 @@ class _OpenCall:
             _merge(self._extra, masked_value(outer, self._secrets))  # callers get to see it
         return len(str(outer)) if outer else 0
 
-    def close(self) -> Iterator[Delta]:
+    def close(self, told: list[Delta]) -> None:
         self._untold.append(self._arguments.close())
-        yield from self._tell()
+        self._tell(told)
 
     def result(self) -> ToolCall:
         arguments = self._arguments.text
         return ToolCall(self.id, self.name, arguments if arguments.strip() else "{}", self._extra or EMPTY)
 
-    def _tell(self) -> Iterator[Delta]:
+    def _tell(self, told: list[Delta]) -> None:
         if not self._started:
             self._started = True
-            yield ToolCallStarted(self.id, self.name)
+            told.append(ToolCallStarted(self.id, self.name))
         text = "".join(self._untold)
         self._untold.clear()
         if text:
-            yield ToolCallArguments(self.id, self.name, text)
+            told.append(ToolCallArguments(self.id, self.name, text))
 
 
 class _ClosingBrace:
@@ -244,8 +248,6 @@ def _merge(kept: dict[str, Any], fields: Mapping[str, Any]) -> None:
 
 
 def _text(value: Any, field: str) -> str:
-    if value is None:
-        return ""
     if isinstance(value, str | int):
         return well_formed_text(str(value)).strip()
     raise protocol_error(f"a tool call whose {field} is a {type(value).__name__}")

@@ -164,7 +164,7 @@ class ChatCompletionReader:
 
     def _recognise(self, chunk: bytes) -> bytes:
         """Find out what the body is. Returns what is to be read of it by now."""
-        begun = bytes(self._body) + chunk
+        begun = bytes(self._body) + chunk if self._body else chunk
         self._body.clear()
         if _BOM.startswith(begun):
             self._body += begun

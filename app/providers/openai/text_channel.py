@@ -42,6 +42,8 @@ class TextChannel:
 
     def close(self) -> str:
         """The rest that waited for more."""
+        if not self._half and not self._masks:
+            return ""
         rest, self._half = well_formed_text(self._half), ""
         for mask in self._masks:
             rest = mask.feed(rest) + mask.close()

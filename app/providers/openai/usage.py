@@ -8,6 +8,11 @@ from typing import Any
 from app.chat import Usage
 
 _CACHED = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
+_CACHE_N = ("cache_n",)
+_INPUT = ("prompt_tokens", "input_tokens")
+_OUTPUT = ("completion_tokens", "output_tokens")
+_TOTAL = ("total_tokens",)
+_REASONING = ("reasoning_tokens",)
 _PARTS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 
 
@@ -22,18 +27,18 @@ def usage_of(told: Any, timings: Any = None) -> Usage | None:
         return None
     inputs = told.get("prompt_tokens_details") or told.get("input_tokens_details")
     outputs = told.get("completion_tokens_details") or told.get("output_tokens_details")
-    cached = _count(inputs, *_CACHED)
+    cached = _count(inputs, _CACHED)
     if cached is None:
-        cached = _count(told, *_CACHED)
+        cached = _count(told, _CACHED)
     if cached is None:
-        cached = _count(timings, "cache_n")
-    reasoning = _count(outputs, "reasoning_tokens")
+        cached = _count(timings, _CACHE_N)
+    reasoning = _count(outputs, _REASONING)
     return Usage(
-        input_tokens=_count(told, "prompt_tokens", "input_tokens"),
-        output_tokens=_count(told, "completion_tokens", "output_tokens"),
-        total_tokens=_count(told, "total_tokens"),
-        cached_tokens=cached,
-        reasoning_tokens=_count(told, "reasoning_tokens") if reasoning is None else reasoning,
+        _count(told, _INPUT),
+        _count(told, _OUTPUT),
+        _count(told, _TOTAL),
+        cached,
+        _count(told, _REASONING) if reasoning is None else reasoning,
     )
 
 
@@ -50,7 +55,7 @@ def later_usage(earlier: Usage | None, later: Usage) -> Usage:
     return replace(later, **kept)
 
 
-def _count(told: Any, *names: str) -> int | None:
+def _count(told: Any, names: tuple[str, ...]) -> int | None:
     if isinstance(told, dict):
         for name in names:
             count = told.get(name)
