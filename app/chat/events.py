@@ -13,8 +13,10 @@ from typing import TypeAlias
 
 from app.chat.messages import JsonValue, ToolCall
 from app.chat.response import ChatResponse, FinishReason, Usage
+from app.chat.values import made_often
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class RoundStarted:
     """A model call begins; all that follows up to the next one belongs to this round."""
@@ -22,6 +24,7 @@ class RoundStarted:
     round: int
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class TextDelta:
     """A piece of the answer's text."""
@@ -29,6 +32,7 @@ class TextDelta:
     text: str
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
     """A piece of the model's thinking."""
@@ -36,6 +40,7 @@ class ReasoningDelta:
     text: str
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class ToolCallStarted:
     """The model begins to write a call."""
@@ -44,6 +49,7 @@ class ToolCallStarted:
     name: str
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class ToolCallArguments:
     """A piece of the JSON text of a call's arguments."""
@@ -53,6 +59,7 @@ class ToolCallArguments:
     text: str
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class ToolCallReady:
     """The model has written a call to its end."""
@@ -60,6 +67,7 @@ class ToolCallReady:
     call: ToolCall
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class ToolCallProgress:
     """A running tool reports how far it is."""
@@ -72,6 +80,7 @@ class ToolCallProgress:
     data: JsonValue = None
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class ToolCallSucceeded:
     """A tool gave its result. `ms` is how long it took."""
@@ -82,6 +91,7 @@ class ToolCallSucceeded:
     ms: float
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class ToolCallErrored:
     """A call gave an error instead of a result. `ms` is how long it took."""
@@ -92,6 +102,7 @@ class ToolCallErrored:
     ms: float
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class ModelAnswered:
     """The model has had its say in this round and its tools are run next.
@@ -103,6 +114,7 @@ class ModelAnswered:
     response: ChatResponse
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class RoundCompleted:
     """A round that others follow has ended, its tools included. See `Round` for what it tells."""
@@ -113,6 +125,7 @@ class RoundCompleted:
     target: str | None = None
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class Completed:
     """The end: the whole answer. Nothing comes after it."""
@@ -134,6 +147,7 @@ Delta: TypeAlias = (
 )
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class Deltas:
     """Deltas that the model server sent together, in their order; at least one.
