@@ -70,8 +70,7 @@ async def read_json(request: Request, *, limit: int) -> Any:
         BodyNotJson: it is no JSON: also NaN, infinities, lone surrogates, other encodings, and deep nesting.
         ClientDisconnect: the caller went away.
     """
-    label = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if "origin" in request.headers and label != "application/json":
+    if "origin" in request.headers and _label(request) != "application/json":
         raise BodyUnlabelled("a body that a web page sends needs the header Content-Type: application/json")
     raw = (await _read(request, limit)).removeprefix(codecs.BOM_UTF8)
     if not raw.strip():
@@ -83,6 +82,10 @@ async def read_json(request: Request, *, limit: int) -> Any:
     if not _is_finite(value):
         raise BodyNotJson("the body holds a number that is too large to be one")
     return value
+
+
+def _label(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def _read(request: Request, limit: int) -> bytes:
@@ -101,15 +104,16 @@ async def _read(request: Request, limit: int) -> bytes:
 
 
 def _is_finite(value: Any) -> bool:
-    match value:
-        case float():
-            return math.isfinite(value)
-        case list():
-            return all(map(_is_finite, value))
-        case dict():
-            return all(map(_is_finite, value.values()))
-        case _:
-            return True
+    pending = [value]
+    for one in pending:  # what is in it is put behind it
+        match one:
+            case dict():
+                pending += one.values()
+            case list():
+                pending += one
+            case float() if not math.isfinite(one):
+                return False
+    return True
 
 
 def validated(schema: type[T], value: Any) -> T:

@@ -51,7 +51,7 @@ class Gateway:
 
 
 async def _gateway(request: Request) -> Gateway:
-    gateway = getattr(request.state, "gateway", None)
+    gateway = request.scope.get("state", {}).get("gateway")
     if not isinstance(gateway, Gateway):
         raise TypeError(
             "there is no Gateway: the application's lifespan was not run, or does not yield one as `gateway`"

@@ -11,6 +11,9 @@ from app.web.body import BodyInvalid, FieldError, Location
 from app.web.history import history_of
 from app.web.schemas import ChatBody, NamedToolChoice, Options
 
+_UNSAID = Options()
+"""What a body without options says of them."""
+
 
 def chat_request(body: ChatBody, client: ChatClient, *, stream: bool, principal: str) -> ChatRequest:
     """The request that a body asks for. What it leaves open the client fills in.
@@ -75,7 +78,7 @@ def _messages(body: ChatBody) -> tuple[Message, ...]:
 
 
 def _options(body: ChatBody, client: ChatClient) -> ChatOptions:
-    given = body.options or Options()
+    given = body.options or _UNSAID
     return ChatOptions(
         model=body.model,
         temperature=given.temperature,
