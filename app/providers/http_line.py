@@ -282,12 +282,10 @@ class Answer:
             self._line.pause(pausing=False)
         return piece
 
-    async def _more(self) -> None:
+    def _more(self) -> asyncio.Future[None]:
+        """Done when something has come that was not there."""
         self._reader = asyncio.get_running_loop().create_future()
-        try:
-            await self._reader
-        finally:
-            self._reader = None
+        return self._reader
 
     def _wake(self) -> None:
         if self._reader is not None and not self._reader.done():

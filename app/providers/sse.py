@@ -70,7 +70,10 @@ class SseDecoder:
             lines[0] = self._ended(lines[0])
         for line in lines:
             if line.startswith(b"data: "):  # as nearly all do that are not empty
-                self._add(line[6:])
+                self._data.append(line[6:])
+                self._size += len(line) - 5
+                if self._size > self._max_event:
+                    self._refuse()
             elif line:
                 self._take(line)
             else:

@@ -175,17 +175,20 @@ class ChatCompletionReader:
         return begun
 
     def _take(self, event: ServerSentEvent, told: list[Delta]) -> None:
-        data = event.data.strip()
-        if self.done or not data or data.startswith(b":"):
-            return  # after the end, or a keep-alive
-        if len(data) == len(_DONE) and data.lower() == _DONE:
-            self._end(told, marked=True)
+        if self.done:
             return
-        if self._misses < _MISSES and not event.event:
+        data = event.data
+        if self._misses < _MISSES and data.startswith(b"{") and not event.event:
             if plain := plain_chunk(data):
                 self._answer.add_plain(plain, told)
                 return
             self._misses += 1
+        data = data.strip()
+        if not data or data.startswith(b":"):
+            return  # a keep-alive
+        if len(data) == len(_DONE) and data.lower() == _DONE:
+            self._end(told, marked=True)
+            return
         self._take_any(event, data, told)
 
     def _take_any(self, event: ServerSentEvent, data: bytes, told: list[Delta]) -> None:
