@@ -162,8 +162,8 @@ class Answer:
             if self._error is not None:
                 raise self._error
             await self._more()
-        encoding = self.headers.get("content-encoding", "").strip().lower()
-        if encoding in _PACKED:
+        encoding = self.headers.get("content-encoding")
+        if encoding is not None and encoding.strip().lower() in _PACKED:
             self._unpacking = Unpacking()
 
     def take(self) -> bytes | None:

@@ -83,27 +83,20 @@ class AnswerAssembly:
         self._calls = ToolCallAssembly(secrets)
         self._kept: dict[str, Any] = {}
         self._reasoning_field: str | None = None
-        self._finish: str | None = None
-        self._usage: Usage | None = None
+        self._finish = ""
         self._told_id: Any = None
         self._told_model: Any = None
         self._id: str | None = None
         self._model: str | None = None
         self._size = 0
+        self.usage: Usage | None = None
+        """What the server has told of it so far."""
+        self.finished = False
+        """Whether the server has said why the answer ended."""
         self.begun = False
         """Whether anything of the answer's choice came, be it empty."""
         self.ends_in_usage = False
         """Whether the last chunk was one of usage only, which comes after the end of an answer."""
-
-    @property
-    def finished(self) -> bool:
-        """Whether the server has said why the answer ended."""
-        return self._finish is not None
-
-    @property
-    def usage(self) -> Usage | None:
-        """What the server has told of it so far."""
-        return self._usage
 
     @property
     def size(self) -> int:
@@ -113,7 +106,7 @@ class AnswerAssembly:
     @property
     def progress(self) -> int:
         """A number that grows with content, and with the reason why the answer ended."""
-        return self._size + self._calls.size + (self._finish is not None)
+        return self._size + self._calls.size + self.finished
 
     @property
     def takes_plain(self) -> bool:
@@ -184,7 +177,7 @@ class AnswerAssembly:
         reasoning = self._ended("reasoning", told)
         text = self._ended("text", told)
         refusal = self._ended("refusal", told)
-        reason = _FINISH_REASONS.get((self._finish or "").lower(), FinishReason.STOP)
+        reason = _FINISH_REASONS.get(self._finish.lower(), FinishReason.STOP)
         calls = self._calls.close(told, cut=reason is not FinishReason.STOP)
         if reason is FinishReason.STOP and calls:
             reason = FinishReason.TOOL_CALLS
@@ -193,7 +186,7 @@ class AnswerAssembly:
         message = AssistantMessage(text, calls, reasoning or None, refusal or None, self._kept or EMPTY)
         model = self._model and masked(self._model, self._secrets)
         answer_id = self._id and masked(self._id, self._secrets)
-        return ChatResponse.of_call(message, reason, self._usage, model=model, id=answer_id, extra=self._extra)
+        return ChatResponse.of_call(message, reason, self.usage, model=model, id=answer_id, extra=self._extra)
 
     def _name(self, answer_id: Any, model: Any) -> None:
         self._told_id, self._told_model = answer_id, model
@@ -217,7 +210,7 @@ class AnswerAssembly:
         if delta:
             self._read(delta, told)
         if finish and isinstance(finish, str):
-            self._finish = finish
+            self._finish, self.finished = finish, True
 
     def _read(self, delta: Mapping[str, Any], told: list[Delta]) -> None:
         for field in REASONING_FIELDS:
@@ -282,8 +275,8 @@ class AnswerAssembly:
             told = place.get("usage") if isinstance(place, dict) else None
             if told and (usage := usage_of(told, chunk.get("timings"))):
                 break
-        if usage and (self._usage is None or usage.input_tokens or usage.output_tokens or usage.total_tokens):
-            self._usage = later_usage(self._usage, usage)
+        if usage and (self.usage is None or usage.input_tokens or usage.output_tokens or usage.total_tokens):
+            self.usage = usage if self.usage is None else later_usage(self.usage, usage)
         return usage is not None
 
     def _keep(self, field: str, value: Any) -> None:
@@ -308,4 +301,6 @@ def _as_delta(message: Any) -> Any:
 
 
 def _said(value: Any) -> str | None:
-    return well_formed_text(value).strip() or None if isinstance(value, str) else None
+    if not isinstance(value, str):
+        return None
+    return (value if value.isascii() else well_formed_text(value)).strip() or None

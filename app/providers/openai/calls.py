@@ -97,6 +97,8 @@ class ToolCallAssembly:
         Raises:
             ModelProtocolError: a call has no name.
         """
+        if not self._calls:
+            return ()
         if cut:
             self._calls = [call for call in self._calls if call.name]
         for call in self._calls:

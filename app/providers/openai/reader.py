@@ -73,13 +73,12 @@ class ChatCompletionReader:
     ) -> None:
         self._scrub = scrub or Scrubber()
         self._max_answer = max_answer
-        self._events = SseDecoder(max_event)
+        self._max_event = max_event
         self._answer = AnswerAssembly(
             profile or Profile(), self._scrub, secrets=secrets, max_answer=max_answer, extra=extra
         )
         self._kind: Literal["unknown", "events", "json", "other"] = "unknown"
         self._body = bytearray()  # a JSON body; of others the beginning, to be shown
-        self._misses = 0 if self._answer.takes_plain else _MISSES
         self._response: ChatResponse | None = None
         self.grew = False
         """Whether there was content in the last read, or the reason why the answer ended."""
@@ -156,9 +155,12 @@ class ChatCompletionReader:
             self._answer.add(self._whole_body(), told)
             self._end(told, marked=True)
             return
-        for event in self._events.close():
-            self._take(event, told)
-        if self._kind == "other" or (self._events.strange and not self._answer.begun):
+        if self._kind == "events":
+            for event in self._events.close():
+                self._take(event, told)
+            if self._events.strange and not self._answer.begun:
+                raise self._not_a_completion()
+        elif self._kind == "other":
             raise self._not_a_completion()
         self._end(told, marked=False)
 
@@ -170,8 +172,16 @@ class ChatCompletionReader:
             self._body += begun
             return b""
         begun = begun.removeprefix(_BOM).lstrip()
-        if begun:
-            self._kind = "json" if begun[:1] in b"{[" else "other" if begun[:1] == b"<" else "events"
+        if not begun:
+            return b""
+        if begun[:1] in b"{[":
+            self._kind = "json"
+        elif begun[:1] == b"<":
+            self._kind = "other"
+        else:
+            self._kind = "events"
+            self._events = SseDecoder(self._max_event)
+            self._misses = 0 if self._answer.takes_plain else _MISSES
         return begun
 
     def _take(self, event: ServerSentEvent, told: list[Delta]) -> None:
@@ -240,11 +250,10 @@ class ChatCompletionReader:
         self._response = answer.close(told)
 
     def _told(self, told: list[Delta]) -> Sequence[ChatEvent]:
-        events = _together(told)
-        if self._response is not None:
-            response, self._response = self._response, None
-            return (*events, Completed(response))
-        return events
+        if self._response is None:
+            return _together(told)
+        response, self._response = self._response, None
+        return (*_together(told), Completed(response))
 
     def _not_a_completion(self) -> ModelProtocolError:
         shown = excerpt(bytes(self._body), self._scrub, 200)

@@ -166,7 +166,9 @@ def _result(result: ToolResult, profile: Profile) -> _Json:
 
 
 def _assistant(message: AssistantMessage, profile: Profile, *, in_turn: bool) -> _Json:
-    body: dict[str, Any] = {"role": "assistant", **_sent_back(message, profile, in_turn=in_turn)}
+    body: dict[str, Any] = {"role": "assistant"}
+    if message.extra or message.reasoning:
+        body |= _sent_back(message, profile, in_turn=in_turn)
     if message.content or not message.tool_calls or profile.empty_content == "empty":
         body["content"] = message.content
     elif profile.empty_content == "null":
@@ -181,8 +183,6 @@ def _assistant(message: AssistantMessage, profile: Profile, *, in_turn: bool) ->
 
 
 def _sent_back(message: AssistantMessage, profile: Profile, *, in_turn: bool) -> dict[str, Any]:
-    if not message.extra and not message.reasoning:
-        return {}
     fields: dict[str, Any] = {}
     if profile.extra_back:
         fields = {name: value for name, value in message.extra.items() if name not in REASONING_FIELDS}

@@ -50,17 +50,21 @@ def encode_object(fields: Mapping[str, Any]) -> bytes:
     Raises:
         ValueError: see `encode`.
     """
-    written = [_name(name) + encoded(value) for name, value in fields.items() if value is not None]
+    written = [
+        _name(name) + (value if isinstance(value, Json) else encoded(value))
+        for name, value in fields.items()
+        if value is not None
+    ]
     return b"{" + b",".join(written) + b"}"
 
 
 def encoded(value: Any) -> Json:
-    """A value as compact UTF-8, which it may be already. Lone surrogates become `?`.
+    """A value as compact UTF-8. Lone surrogates become `?`.
 
     Raises:
         ValueError: see `encode`.
     """
-    return value if isinstance(value, Json) else Json(_utf8(encode(value)))
+    return Json(_utf8(encode(value)))
 
 
 def encode_plain(value: Any) -> Json:

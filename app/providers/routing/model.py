@@ -183,8 +183,10 @@ class _Asking:
 
     _permit: Permit
     _lane: Lane
+    model: ChatModel
+    """Who is asked."""
     prompt: Prompt
-    """What this try asks: with the time that it has."""
+    """What it is asked, with the time that this try has."""
 
     def __init__(
         self, prompt: Prompt, route: Route, attempts: Attempts, sleep: Callable[[float], Awaitable[None]]
@@ -206,12 +208,8 @@ class _Asking:
             await self._sleep(self._next.wait)
         lane = self._lane = await _entered(self._next.lanes, self._attempts)
         self._permit = lane.breaker.enter()
+        self.model = lane.target.model
         self.prompt = _within(self._asked, self._attempts.time_left, lane.target)
-
-    @property
-    def model(self) -> ChatModel:
-        """Who is asked."""
-        return self._lane.target.model
 
     def begun(self) -> None:
         """The first event of an answer came: it is delivered, and nobody else is asked any more."""
@@ -221,9 +219,10 @@ class _Asking:
 
     def labelled(self, response: ChatResponse) -> ChatResponse:
         """The answer with what the target cannot know: the alias, its own name, and what the tries before it used."""
+        target, spent = self._lane.target.name, self._attempts.usage
         if not response.model:
             response = replace(response, model=self._route.alias)
-        return response.from_target(self._lane.target.name).with_usage(self._attempts.usage)
+        return response if target is None and spent is None else response.from_target(target).with_usage(spent)
 
     def __enter__(self) -> None:
         pass

@@ -103,6 +103,8 @@ class Route:
         Args:
             uniform: gives a number from 0 to 1, 1 not included.
         """
+        if len(self._steps) == len(self.lanes):
+            return list(self.lanes)  # no two share
         return [lane for step in self._steps for lane in _drawn(step, uniform)]
 
 
