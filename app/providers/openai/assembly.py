@@ -7,7 +7,7 @@ read is an error; what is neither is let by.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from app.chat import (
     AssistantMessage,
@@ -143,7 +143,8 @@ class AnswerAssembly:
             self.ends_in_usage = False
         for choice in own:
             self._choose(choice, chunk, told)
-        self._check_size()
+        if self.size > self._max_answer:
+            self._refuse()
 
     def add_plain(self, chunk: PlainChunk, told: list[Delta]) -> None:
         """Take a chunk that holds nothing but a piece of text or reasoning. See `add`."""
@@ -157,7 +158,8 @@ class AnswerAssembly:
             self._say_text(thought, "reasoning", told)
         if delta.content:
             self._say_text(delta.content, "text", told)
-        self._check_size()
+        if self._size + self._calls.size > self._max_answer:
+            self._refuse()
 
     def close(self, told: list[Delta]) -> ChatResponse:
         """The answer has ended.
@@ -193,9 +195,8 @@ class AnswerAssembly:
         self._id = _said(answer_id) or self._id
         self._model = _said(model) or self._model
 
-    def _check_size(self) -> None:
-        if self._size + self._calls.size > self._max_answer:
-            raise protocol_error(f"an answer larger than the {self._max_answer} bytes allowed", "too_large")
+    def _refuse(self) -> NoReturn:
+        raise protocol_error(f"an answer larger than the {self._max_answer} bytes allowed", "too_large")
 
     def _choose(self, choice: Mapping[str, Any], chunk: Mapping[str, Any], told: list[Delta]) -> None:
         finish = choice.get("finish_reason")

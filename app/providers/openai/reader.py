@@ -17,7 +17,7 @@ parts the thinking from it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from app.chat import ChatEvent, ChatResponse, Completed, Deltas, ModelError, ModelProtocolError, Usage
@@ -143,8 +143,7 @@ class ChatCompletionReader:
         if not self._answer.begun and len(self._body) < _SHOWN:
             self._body += chunk[:_SHOWN]
         if self._kind == "events":
-            for event in self._events.feed(chunk):
-                self._take(event, told)
+            self._take(self._events.feed(chunk), told)
         elif len(self._body) >= _SHOWN:
             raise self._not_a_completion()
 
@@ -156,8 +155,7 @@ class ChatCompletionReader:
             self._end(told, marked=True)
             return
         if self._kind == "events":
-            for event in self._events.close():
-                self._take(event, told)
+            self._take(self._events.close(), told)
             if self._events.strange and not self._answer.begun:
                 raise self._not_a_completion()
         elif self._kind == "other":
@@ -184,22 +182,23 @@ class ChatCompletionReader:
             self._misses = 0 if self._answer.takes_plain else _MISSES
         return begun
 
-    def _take(self, event: ServerSentEvent, told: list[Delta]) -> None:
-        if self.done:
-            return
-        data = event.data
-        if self._misses < _MISSES and data.startswith(b"{") and not event.event:
-            if plain := plain_chunk(data):
-                self._answer.add_plain(plain, told)
-                return
-            self._misses += 1
-        data = data.strip()
-        if not data or data.startswith(b":"):
-            return  # a keep-alive
-        if len(data) == len(_DONE) and data.lower() == _DONE:
-            self._end(told, marked=True)
-            return
-        self._take_any(event, data, told)
+    def _take(self, events: Iterable[ServerSentEvent], told: list[Delta]) -> None:
+        for event in events:
+            if self.done:
+                continue  # what comes after the end is no part of the answer
+            data = event.data
+            if self._misses < _MISSES and data.startswith(b"{") and not event.event:
+                if plain := plain_chunk(data):
+                    self._answer.add_plain(plain, told)
+                    continue
+                self._misses += 1
+            data = data.strip()
+            if not data or data.startswith(b":"):
+                continue  # a keep-alive
+            if len(data) == len(_DONE) and data.lower() == _DONE:
+                self._end(told, marked=True)
+            else:
+                self._take_any(event, data, told)
 
     def _take_any(self, event: ServerSentEvent, data: bytes, told: list[Delta]) -> None:
         try:
