@@ -195,7 +195,8 @@ class _Asking:
         self._route = route
         self._attempts = attempts
         self._sleep = sleep
-        self._next = attempts.first
+        self._lanes = attempts.lanes
+        self._wait = 0.0
         self._is_delivered = False
 
     async def enter(self) -> None:
@@ -204,9 +205,9 @@ class _Asking:
         Raises:
             ModelBusy: all that could be asked are full.
         """
-        if self._next.wait:
-            await self._sleep(self._next.wait)
-        lane = self._lane = await _entered(self._next.lanes, self._attempts)
+        if self._wait:
+            await self._sleep(self._wait)
+        lane = self._lane = await _entered(self._lanes, self._attempts)
         self._permit = lane.breaker.enter()
         self.model = lane.target.model
         self.prompt = _within(self._asked, self._attempts.time_left, lane.target)
@@ -248,7 +249,7 @@ class _Asking:
         if found is None:
             return False
         _log.warning("%s; asking %s", _told(self._route, lane, error), _planned(found))
-        self._next = found
+        self._lanes, self._wait = found.lanes, found.wait
         return True
 
 
