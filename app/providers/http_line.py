@@ -107,20 +107,6 @@ class Line(asyncio.Protocol):
 class Answer:
     """What comes back for one request. See `WireResponse`."""
 
-    # What nearly every answer leaves as it is.
-    _unpacking: Unpacking | None = None
-    _error: Exception | None = None
-    _is_paused = False
-    # What comes in time.
-    _headers: dict[str, str] | None = None
-    _reader: asyncio.Future[None] | None = None
-    _status = 0
-    _head_size = 0
-    _waiting = 0
-    _has_head = False
-    _is_whole = False
-    _may_go_on = False
-
     def __init__(self, line: Line) -> None:
         self._line = line
         parser = HttpResponseParser(self)
@@ -129,8 +115,19 @@ class Answer:
             lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
         self._parser: HttpResponseParser | None = parser
+        self._status = 0
         self._raw: list[tuple[bytes, bytes]] = []
+        self._headers: dict[str, str] | None = None
         self._pieces: deque[bytes] = deque()
+        self._waiting = 0
+        self._is_paused = False
+        self._has_head = False
+        self._is_whole = False
+        self._may_go_on = False
+        self._error: Exception | None = None
+        self._reader: asyncio.Future[None] | None = None
+        self._unpacking: Unpacking | None = None
+        self._head_size = 0
 
     @property
     def status(self) -> int:
@@ -162,8 +159,8 @@ class Answer:
             if self._error is not None:
                 raise self._error
             await self._more()
-        encoding = self.headers.get("content-encoding", "").strip().lower()
-        if encoding in _PACKED:
+        encoding = self.headers.get("content-encoding")
+        if encoding is not None and encoding.strip().lower() in _PACKED:
             self._unpacking = Unpacking()
 
     def take(self) -> bytes | None:
@@ -282,12 +279,10 @@ class Answer:
             self._line.pause(pausing=False)
         return piece
 
-    async def _more(self) -> None:
+    def _more(self) -> asyncio.Future[None]:
+        """Done when something has come that was not there."""
         self._reader = asyncio.get_running_loop().create_future()
-        try:
-            await self._reader
-        finally:
-            self._reader = None
+        return self._reader
 
     def _wake(self) -> None:
         if self._reader is not None and not self._reader.done():

@@ -31,7 +31,7 @@ _PATTERNS = (
     ),
     (("api",), re.compile(r"(?i)\b(api[-_ ]?key['\"]?\s*[:=]\s*['\"]?)(?!['\"*\s])[^\s'\",;)}]+"), rf"\1{MASK}"),
     (
-        ("accesstoken", "access_token", "access-token", "access token", "secret", "passw"),
+        ("access", "client", "passw"),
         re.compile(
             r"(?i)\b((?:access[-_ ]?token|client[-_ ]?secret|passw(?:or)?d)['\"]?\s*[:=]\s*['\"]?)[^\s'\",;)}]+"
         ),
@@ -43,12 +43,11 @@ _PATTERNS = (
         MASK,
     ),
     (("sk-",), re.compile(r"(?<![\w-])sk-[\w*-]{2,}(?:\.{2,}[\w*-]+)?"), MASK),
-    (("***",), re.compile(r"(?<![\w.*-])[\w.-]*\*{3,}[\w-]*"), MASK),  # a key that the server has masked in part only
+    (("*",), re.compile(r"(?<![\w.*-])[\w.-]*\*{3,}[\w-]*"), MASK),  # a key that the server has masked in part only
 )
-"""What looks like a secret, behind the words of which it holds one, in lower case: without any it is not looked for."""
-
-_WORD = re.compile("|".join(re.escape(word) for words, _, _ in _PATTERNS for word in words))
-"""Any of these words: every line of the log is scrubbed, and hardly one has any."""
+"""What looks like a secret, behind the words of which it holds one, in lower case: without them it is not looked for,
+since every line of the log is scrubbed, and hardly one has them."""
+_BY_WORD = [(word, pattern, mask) for words, pattern, mask in _PATTERNS for word in words]
 
 
 class Scrubber:
@@ -67,11 +66,9 @@ class Scrubber:
         for secret, pattern in self._known:
             if secret in text:
                 text = pattern.sub(MASK, text)
-        lower = text.lower()
-        if _WORD.search(lower):
-            for words, pattern, mask in _PATTERNS:
-                if any(word in lower for word in words):
-                    text = pattern.sub(mask, text)
+        lowered = text.lower()
+        for pattern, mask in {pattern: mask for word, pattern, mask in _BY_WORD if word in lowered}.items():
+            text = pattern.sub(mask, text)
         return text
 
     def __repr__(self) -> str:

@@ -70,12 +70,17 @@ class SseDecoder:
             lines[0] = self._ended(lines[0])
         for line in lines:
             if line.startswith(b"data: "):  # as nearly all do that are not empty
-                self._add(line[6:])
+                self._data.append(line[6:])
+                self._size += len(line) - 5
+                if self._size > self._max_event:
+                    self._refuse()
             elif line:
                 self._take(line)
             else:
                 if self._data:
-                    yield self._event_so_far()
+                    yield ServerSentEvent(b"\n".join(self._data), self._event)
+                    self._data.clear()
+                    self._size = 0
                 self._event = ""
         self._line += rest
         if len(self._line) > self._max_event:
@@ -86,7 +91,7 @@ class SseDecoder:
         if self._line:
             self._take(self._ended(b""))
         if self._data:
-            yield self._event_so_far(cut=True)
+            yield ServerSentEvent(b"\n".join(self._data), self._event, cut=True)
 
     def _ended(self, rest: bytes) -> bytes:
         """The line that ends with `rest`, with its beginning from earlier reads."""
@@ -112,12 +117,6 @@ class SseDecoder:
         self._size += len(value) + 1
         if self._size > self._max_event:
             self._refuse()
-
-    def _event_so_far(self, *, cut: bool = False) -> ServerSentEvent:
-        event = ServerSentEvent(self._data[0] if len(self._data) == 1 else b"\n".join(self._data), self._event, cut)
-        self._data.clear()
-        self._size = 0
-        return event
 
     def _refuse(self) -> NoReturn:
         raise ModelProtocolError(

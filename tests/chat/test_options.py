@@ -128,3 +128,7 @@ def test_a_prompt_of_a_text_is_one_user_message() -> None:
 
 def test_a_class_with_the_three_members_is_a_tool() -> None:
     assert isinstance(ONE, Tool)
+
+
+def test_a_time_for_the_call_leaves_the_other_options_as_they_are() -> None:
+    assert ChatOptions(**SAID).within(2.5) == ChatOptions(**SAID | {"timeout": 2.5})

@@ -289,9 +289,10 @@ def test_text_around_calls_is_kept_in_its_order(way: str) -> None:
 def test_fields_of_a_call_that_are_not_ours_are_kept(way: str) -> None:
     first = call("clock", "{", call_id="a", extra_content={"google": {"thought_signature": "s1"}}, note=None)
     first["function"]["strict_hint"] = True
-    second = call(None, "}", extra_content={"google": {"part": 2}}, signature="s2")
+    second = call(None, "", note=None)
+    third = call(None, "}", extra_content={"google": {"part": 2}}, signature="s2")
 
-    [only] = read(stream(calls(first), calls(second), END), way).response.tool_calls
+    [only] = read(stream(calls(first), calls(second), calls(third), END), way).response.tool_calls
 
     assert only == ToolCall(
         "a",

@@ -128,6 +128,7 @@ def test_a_body_that_is_no_completion_is_shown_shortly_with_what_to_check(body: 
         pytest.param(stream(HALF, chunk({"content": [[[[["deep"]]]]]}), chunk(finish="stop")), id="content too deep"),
         pytest.param(stream(HALF, chunk({"tool_calls": 5}), chunk(finish="stop")), id="calls that are a number"),
         pytest.param(b'{"choices": [}', id="a broken body"),
+        pytest.param(b'{"choices": [} [DONE]', id="a broken body with an end mark that is none"),
     ],
 )
 def test_what_may_be_content_and_cannot_be_read_is_malformed(body: bytes, way: str) -> None:

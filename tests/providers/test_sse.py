@@ -89,8 +89,14 @@ def test_lines_that_no_event_stream_has_are_noticed() -> None:
 @pytest.mark.fault("U37")
 @pytest.mark.parametrize(
     "reads",
-    [[b"data: " + b"x" * 60], [b"data: " + b"x" * 60 + b"\n"], [b"data: 1234567890\n"] * 6, [b"x"] * 60],
-    ids=["an unfinished line", "a line", "many lines", "a line of small reads"],
+    [
+        [b"data: " + b"x" * 60],
+        [b"data: " + b"x" * 60 + b"\n"],
+        [b"data:" + b"x" * 60 + b"\n"],
+        [b"data: 1234567890\n"] * 6,
+        [b"x"] * 60,
+    ],
+    ids=["an unfinished line", "a line", "a line without a space", "many lines", "a line of small reads"],
 )
 def test_an_event_beyond_the_cap_is_an_error_and_not_a_growing_buffer(reads: list[bytes]) -> None:
     with pytest.raises(ModelProtocolError, match="larger than the 50 bytes") as caught:

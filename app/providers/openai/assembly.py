@@ -7,7 +7,7 @@ read is an error; what is neither is let by.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from app.chat import (
     AssistantMessage,
@@ -83,27 +83,20 @@ class AnswerAssembly:
         self._calls = ToolCallAssembly(secrets)
         self._kept: dict[str, Any] = {}
         self._reasoning_field: str | None = None
-        self._finish: str | None = None
-        self._usage: Usage | None = None
+        self._finish = ""
         self._told_id: Any = None
         self._told_model: Any = None
         self._id: str | None = None
         self._model: str | None = None
         self._size = 0
+        self.usage: Usage | None = None
+        """What the server has told of it so far."""
+        self.finished = False
+        """Whether the server has said why the answer ended."""
         self.begun = False
         """Whether anything of the answer's choice came, be it empty."""
         self.ends_in_usage = False
         """Whether the last chunk was one of usage only, which comes after the end of an answer."""
-
-    @property
-    def finished(self) -> bool:
-        """Whether the server has said why the answer ended."""
-        return self._finish is not None
-
-    @property
-    def usage(self) -> Usage | None:
-        """What the server has told of it so far."""
-        return self._usage
 
     @property
     def size(self) -> int:
@@ -113,7 +106,7 @@ class AnswerAssembly:
     @property
     def progress(self) -> int:
         """A number that grows with content, and with the reason why the answer ended."""
-        return self._size + self._calls.size + (self._finish is not None)
+        return self._size + self._calls.size + self.finished
 
     @property
     def takes_plain(self) -> bool:
@@ -150,7 +143,8 @@ class AnswerAssembly:
             self.ends_in_usage = False
         for choice in own:
             self._choose(choice, chunk, told)
-        self._check_size()
+        if self.size > self._max_answer:
+            self._refuse()
 
     def add_plain(self, chunk: PlainChunk, told: list[Delta]) -> None:
         """Take a chunk that holds nothing but a piece of text or reasoning. See `add`."""
@@ -164,7 +158,8 @@ class AnswerAssembly:
             self._say_text(thought, "reasoning", told)
         if delta.content:
             self._say_text(delta.content, "text", told)
-        self._check_size()
+        if self._size + self._calls.size > self._max_answer:
+            self._refuse()
 
     def close(self, told: list[Delta]) -> ChatResponse:
         """The answer has ended.
@@ -184,7 +179,7 @@ class AnswerAssembly:
         reasoning = self._ended("reasoning", told)
         text = self._ended("text", told)
         refusal = self._ended("refusal", told)
-        reason = _FINISH_REASONS.get((self._finish or "").lower(), FinishReason.STOP)
+        reason = _FINISH_REASONS.get(self._finish.lower(), FinishReason.STOP)
         calls = self._calls.close(told, cut=reason is not FinishReason.STOP)
         if reason is FinishReason.STOP and calls:
             reason = FinishReason.TOOL_CALLS
@@ -193,16 +188,15 @@ class AnswerAssembly:
         message = AssistantMessage(text, calls, reasoning or None, refusal or None, self._kept or EMPTY)
         model = self._model and masked(self._model, self._secrets)
         answer_id = self._id and masked(self._id, self._secrets)
-        return ChatResponse.of_call(message, reason, self._usage, model=model, id=answer_id, extra=self._extra)
+        return ChatResponse.of_call(message, reason, self.usage, model=model, id=answer_id, extra=self._extra)
 
     def _name(self, answer_id: Any, model: Any) -> None:
         self._told_id, self._told_model = answer_id, model
         self._id = _said(answer_id) or self._id
         self._model = _said(model) or self._model
 
-    def _check_size(self) -> None:
-        if self._size + self._calls.size > self._max_answer:
-            raise protocol_error(f"an answer larger than the {self._max_answer} bytes allowed", "too_large")
+    def _refuse(self) -> NoReturn:
+        raise protocol_error(f"an answer larger than the {self._max_answer} bytes allowed", "too_large")
 
     def _choose(self, choice: Mapping[str, Any], chunk: Mapping[str, Any], told: list[Delta]) -> None:
         finish = choice.get("finish_reason")
@@ -217,7 +211,7 @@ class AnswerAssembly:
         if delta:
             self._read(delta, told)
         if finish and isinstance(finish, str):
-            self._finish = finish
+            self._finish, self.finished = finish, True
 
     def _read(self, delta: Mapping[str, Any], told: list[Delta]) -> None:
         for field in REASONING_FIELDS:
@@ -282,8 +276,8 @@ class AnswerAssembly:
             told = place.get("usage") if isinstance(place, dict) else None
             if told and (usage := usage_of(told, chunk.get("timings"))):
                 break
-        if usage and (self._usage is None or usage.input_tokens or usage.output_tokens or usage.total_tokens):
-            self._usage = later_usage(self._usage, usage)
+        if usage and (self.usage is None or usage.input_tokens or usage.output_tokens or usage.total_tokens):
+            self.usage = usage if self.usage is None else later_usage(self.usage, usage)
         return usage is not None
 
     def _keep(self, field: str, value: Any) -> None:
@@ -308,4 +302,6 @@ def _as_delta(message: Any) -> Any:
 
 
 def _said(value: Any) -> str | None:
-    return well_formed_text(value).strip() or None if isinstance(value, str) else None
+    if not isinstance(value, str):
+        return None
+    return (value if value.isascii() else well_formed_text(value)).strip() or None

@@ -31,6 +31,7 @@ from app.providers.openai.text_channel import TextChannel
 from app.providers.openai.wire_json import encode
 from app.providers.scrubbing import masked, masked_value
 
+_LABEL = (str, int)  # and no union, which is made anew each time it is asked for
 _OWN_FIELDS = frozenset({"index", "id", "type", "function"})
 _OWN_FUNCTION_FIELDS = frozenset({"name", "arguments"})
 _CALL_WEIGHT = 200
@@ -68,7 +69,7 @@ class ToolCallAssembly:
         elif not isinstance(function, dict):
             raise protocol_error(f"a tool call whose function is a {type(function).__name__}")
         index = fragment.get("index")
-        index = index if isinstance(index, int | str) else None
+        index = index if isinstance(index, _LABEL) else None
         call_id, name = self._label(fragment.get("id"), "id"), self._label(function.get("name"), "name")
         arguments = _arguments(function.get("arguments"))
         call = self._find(index, call_id, name, arguments)
@@ -97,6 +98,8 @@ class ToolCallAssembly:
         Raises:
             ModelProtocolError: a call has no name.
         """
+        if not self._calls:
+            return ()
         if cut:
             self._calls = [call for call in self._calls if call.name]
         for call in self._calls:
@@ -248,7 +251,7 @@ def _merge(kept: dict[str, Any], fields: Mapping[str, Any]) -> None:
 
 
 def _text(value: Any, field: str) -> str:
-    if isinstance(value, str | int):
+    if isinstance(value, _LABEL):
         return well_formed_text(str(value)).strip()
     raise protocol_error(f"a tool call whose {field} is a {type(value).__name__}")
 

@@ -64,13 +64,15 @@ class Exchange:
 
     async def drain(self) -> None:
         """Read what is left after the answer's end, which is nothing, so that the connection can be used again."""
-        with suppress(ModelError, TimeoutError):
+        try:
             while piece := self._response.take():
                 pass
             if piece is None:
                 async with asyncio.timeout(_DRAIN_TIME):
                     while await self._response.read():
                         pass
+        except (ModelError, TimeoutError):
+            return  # and it is not used again
 
     async def error_body(self) -> bytes:
         """The body, or the beginning of it, of an answer that is none."""

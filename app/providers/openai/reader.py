@@ -17,7 +17,7 @@ parts the thinking from it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from app.chat import ChatEvent, ChatResponse, Completed, Deltas, ModelError, ModelProtocolError, Usage
@@ -73,13 +73,12 @@ class ChatCompletionReader:
     ) -> None:
         self._scrub = scrub or Scrubber()
         self._max_answer = max_answer
-        self._events = SseDecoder(max_event)
+        self._max_event = max_event
         self._answer = AnswerAssembly(
             profile or Profile(), self._scrub, secrets=secrets, max_answer=max_answer, extra=extra
         )
         self._kind: Literal["unknown", "events", "json", "other"] = "unknown"
         self._body = bytearray()  # a JSON body; of others the beginning, to be shown
-        self._misses = 0 if self._answer.takes_plain else _MISSES
         self._response: ChatResponse | None = None
         self.grew = False
         """Whether there was content in the last read, or the reason why the answer ended."""
@@ -144,8 +143,7 @@ class ChatCompletionReader:
         if not self._answer.begun and len(self._body) < _SHOWN:
             self._body += chunk[:_SHOWN]
         if self._kind == "events":
-            for event in self._events.feed(chunk):
-                self._take(event, told)
+            self._take(self._events.feed(chunk), told)
         elif len(self._body) >= _SHOWN:
             raise self._not_a_completion()
 
@@ -156,9 +154,11 @@ class ChatCompletionReader:
             self._answer.add(self._whole_body(), told)
             self._end(told, marked=True)
             return
-        for event in self._events.close():
-            self._take(event, told)
-        if self._kind == "other" or (self._events.strange and not self._answer.begun):
+        if self._kind == "events":
+            self._take(self._events.close(), told)
+            if self._events.strange and not self._answer.begun:
+                raise self._not_a_completion()
+        elif self._kind == "other":
             raise self._not_a_completion()
         self._end(told, marked=False)
 
@@ -170,23 +170,35 @@ class ChatCompletionReader:
             self._body += begun
             return b""
         begun = begun.removeprefix(_BOM).lstrip()
-        if begun:
-            self._kind = "json" if begun[:1] in b"{[" else "other" if begun[:1] == b"<" else "events"
+        if not begun:
+            return b""
+        if begun[:1] in b"{[":
+            self._kind = "json"
+        elif begun[:1] == b"<":
+            self._kind = "other"
+        else:
+            self._kind = "events"
+            self._events = SseDecoder(self._max_event)
+            self._misses = 0 if self._answer.takes_plain else _MISSES
         return begun
 
-    def _take(self, event: ServerSentEvent, told: list[Delta]) -> None:
-        data = event.data.strip()
-        if self.done or not data or data.startswith(b":"):
-            return  # after the end, or a keep-alive
-        if len(data) == len(_DONE) and data.lower() == _DONE:
-            self._end(told, marked=True)
-            return
-        if self._misses < _MISSES and not event.event:
-            if plain := plain_chunk(data):
-                self._answer.add_plain(plain, told)
-                return
-            self._misses += 1
-        self._take_any(event, data, told)
+    def _take(self, events: Iterable[ServerSentEvent], told: list[Delta]) -> None:
+        for event in events:
+            if self.done:
+                continue  # what comes after the end is no part of the answer
+            data = event.data
+            if self._misses < _MISSES and data.startswith(b"{") and not event.event:
+                if plain := plain_chunk(data):
+                    self._answer.add_plain(plain, told)
+                    continue
+                self._misses += 1
+            data = data.strip()
+            if not data or data.startswith(b":"):
+                continue  # a keep-alive
+            if len(data) == len(_DONE) and data.lower() == _DONE:
+                self._end(told, marked=True)
+            else:
+                self._take_any(event, data, told)
 
     def _take_any(self, event: ServerSentEvent, data: bytes, told: list[Delta]) -> None:
         try:
@@ -237,11 +249,10 @@ class ChatCompletionReader:
         self._response = answer.close(told)
 
     def _told(self, told: list[Delta]) -> Sequence[ChatEvent]:
-        events = _together(told)
-        if self._response is not None:
-            response, self._response = self._response, None
-            return (*events, Completed(response))
-        return events
+        if self._response is None:
+            return _together(told)
+        response, self._response = self._response, None
+        return (*_together(told), Completed(response))
 
     def _not_a_completion(self) -> ModelProtocolError:
         shown = excerpt(bytes(self._body), self._scrub, 200)

@@ -100,14 +100,19 @@ class RequestWriter:
 
 def messages(history: Sequence[Message], profile: Profile) -> list[_Json]:
     """The messages in the server's form, in order. Of one system message all texts are part, wherever they stood."""
-    turn_begins = len(history) - len(current_turn(history))
+    turn_begins: int | None = None
     written: list[_Json] = []
     texts: list[str] = []
     for place, message in enumerate(history):
         if isinstance(message, UserMessage):
             written.append({"role": "user", "content": message.content})
         elif isinstance(message, AssistantMessage):
-            written.append(_assistant(message, profile, in_turn=place >= turn_begins))
+            back: _Json = {}
+            if message.extra or message.reasoning:
+                if turn_begins is None:
+                    turn_begins = len(history) - len(current_turn(history))
+                back = _sent_back(message, profile, in_turn=place >= turn_begins)
+            written.append(_assistant(message, profile, back))
         elif isinstance(message, ToolMessage):
             written += [_result(result, profile) for result in message.results]
         elif profile.system_messages == "one":
@@ -165,8 +170,8 @@ def _result(result: ToolResult, profile: Profile) -> _Json:
     return body
 
 
-def _assistant(message: AssistantMessage, profile: Profile, *, in_turn: bool) -> _Json:
-    body: dict[str, Any] = {"role": "assistant", **_sent_back(message, profile, in_turn=in_turn)}
+def _assistant(message: AssistantMessage, profile: Profile, back: _Json) -> _Json:
+    body: _Json = {"role": "assistant", **back}
     if message.content or not message.tool_calls or profile.empty_content == "empty":
         body["content"] = message.content
     elif profile.empty_content == "null":
@@ -181,8 +186,6 @@ def _assistant(message: AssistantMessage, profile: Profile, *, in_turn: bool) ->
 
 
 def _sent_back(message: AssistantMessage, profile: Profile, *, in_turn: bool) -> dict[str, Any]:
-    if not message.extra and not message.reasoning:
-        return {}
     fields: dict[str, Any] = {}
     if profile.extra_back:
         fields = {name: value for name, value in message.extra.items() if name not in REASONING_FIELDS}

@@ -22,7 +22,7 @@ class TextChannel:
     __slots__ = ("_half", "_masks", "_pieces")
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._masks = [StreamMask(secret) for secret in secrets]
+        self._masks = tuple(map(StreamMask, secrets))
         self._half = ""
         self._pieces: list[str] = []
 

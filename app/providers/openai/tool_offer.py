@@ -46,7 +46,10 @@ def tool_fields(options: ChatOptions, profile: Profile, offers: Offers) -> dict[
     """
     if not options.tools:
         return {}
-    choice, tools = _fitting(_tool_choice(options.tool_choice), options.tools, profile)
+    choice: Any = None
+    tools: Sequence[Tool] = options.tools
+    if options.tool_choice is not None:
+        choice, tools = _fitting(_tool_choice(options.tool_choice), tools, profile)
     return {
         "tools": offers.encoded(tools, profile),
         "tool_choice": choice,
@@ -139,9 +142,7 @@ def _without(schema: Schema, keywords: frozenset[str]) -> dict[str, Any]:
     return {keyword: value for keyword, value in changed.items() if keyword not in keywords}
 
 
-def _tool_choice(choice: str | None) -> ChatCompletionToolChoiceOptionParam | None:
-    if choice is None:
-        return None
+def _tool_choice(choice: str) -> ChatCompletionToolChoiceOptionParam:
     if choice in _FREE_CHOICES:
         return cast("ChatCompletionToolChoiceOptionParam", choice)
     if not choice.lstrip().startswith("{"):
@@ -157,10 +158,10 @@ def _tool_choice(choice: str | None) -> ChatCompletionToolChoiceOptionParam | No
 
 
 def _fitting(
-    choice: ChatCompletionToolChoiceOptionParam | None, tools: Sequence[Tool], profile: Profile
+    choice: ChatCompletionToolChoiceOptionParam, tools: Sequence[Tool], profile: Profile
 ) -> tuple[Any, Sequence[Tool]]:
     """The choice in a form that the server takes, and the tools to offer with it."""
-    if profile.tool_choice == "all" or choice is None or choice == "none":
+    if profile.tool_choice == "all" or choice == "none":
         return choice, tools
     if profile.tool_choice == "words":
         if isinstance(choice, str):

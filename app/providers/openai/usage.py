@@ -42,13 +42,11 @@ def usage_of(told: Any, timings: Any = None) -> Usage | None:
     )
 
 
-def later_usage(earlier: Usage | None, later: Usage) -> Usage:
+def later_usage(earlier: Usage, later: Usage) -> Usage:
     """What is known when a server has told usage once more: counts grow, they are not added up.
 
     What the later one leaves out stays, but for the total, which is of its own moment.
     """
-    if earlier is None:
-        return later
     kept = {
         name: known for name in _PARTS if (known := getattr(earlier, name)) is not None and getattr(later, name) is None
     }

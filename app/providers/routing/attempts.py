@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -33,7 +33,7 @@ class _Chance:
 class Next:
     """The lanes that are to be asked next, the first that has room, after `wait` seconds."""
 
-    lanes: tuple[Lane, ...]
+    lanes: Sequence[Lane]
     wait: float = 0.0
 
 
@@ -54,7 +54,7 @@ class Attempts:
 
     def __init__(
         self,
-        lanes: list[Lane],
+        lanes: Sequence[Lane],
         policy: RetryPolicy,
         budget: RetryBudget,
         *,
@@ -67,19 +67,15 @@ class Attempts:
         self._now = now
         self._uniform = uniform
         self._ends = ends
-        self._lanes = _admitted(lanes)
+        self.lanes = _admitted(lanes)
+        """Those of the first try."""
         self._for_nothing = 0
         self.usage: Usage | None = None
-
-    @property
-    def first(self) -> Next:
-        """The lanes of the first try."""
-        return Next(tuple(self._lanes))
 
     @cached_property
     def _chances(self) -> list[_Chance]:
         """Made by the first failure, which hardly a call has."""
-        return [_Chance(lane) for lane in self._lanes]
+        return [_Chance(lane) for lane in self.lanes]
 
     @property
     def time_left(self) -> float | None:
@@ -98,7 +94,7 @@ class Attempts:
         self._note(lane, error)
         fresh = [chance.lane for chance in self._chances if chance.tries == 0 and chance.lane.breaker.admits]
         if fresh:
-            return self._in_time(Next(tuple(fresh)))
+            return self._in_time(Next(fresh))
         again = [chance for chance in self._chances if chance.tries and chance.lane.breaker.admits]
         if not again:
             return None
@@ -124,7 +120,7 @@ class Attempts:
         return found if left is None or found.wait < left else None
 
 
-def _admitted(lanes: list[Lane]) -> list[Lane]:
+def _admitted(lanes: Sequence[Lane]) -> Sequence[Lane]:
     """The lanes whose breakers let a call in.
 
     Where none does, the one that has waited longest for its probe: a breaker chooses between targets, it never refuses

@@ -183,8 +183,10 @@ class _Asking:
 
     _permit: Permit
     _lane: Lane
+    model: ChatModel
+    """Who is asked."""
     prompt: Prompt
-    """What this try asks: with the time that it has."""
+    """What it is asked, with the time that this try has."""
 
     def __init__(
         self, prompt: Prompt, route: Route, attempts: Attempts, sleep: Callable[[float], Awaitable[None]]
@@ -193,7 +195,8 @@ class _Asking:
         self._route = route
         self._attempts = attempts
         self._sleep = sleep
-        self._next = attempts.first
+        self._lanes = attempts.lanes
+        self._wait = 0.0
         self._is_delivered = False
 
     async def enter(self) -> None:
@@ -202,16 +205,12 @@ class _Asking:
         Raises:
             ModelBusy: all that could be asked are full.
         """
-        if self._next.wait:
-            await self._sleep(self._next.wait)
-        lane = self._lane = await _entered(self._next.lanes, self._attempts)
+        if self._wait:
+            await self._sleep(self._wait)
+        lane = self._lane = await _entered(self._lanes, self._attempts)
         self._permit = lane.breaker.enter()
+        self.model = lane.target.model
         self.prompt = _within(self._asked, self._attempts.time_left, lane.target)
-
-    @property
-    def model(self) -> ChatModel:
-        """Who is asked."""
-        return self._lane.target.model
 
     def begun(self) -> None:
         """The first event of an answer came: it is delivered, and nobody else is asked any more."""
@@ -221,9 +220,10 @@ class _Asking:
 
     def labelled(self, response: ChatResponse) -> ChatResponse:
         """The answer with what the target cannot know: the alias, its own name, and what the tries before it used."""
+        target, spent = self._lane.target.name, self._attempts.usage
         if not response.model:
             response = replace(response, model=self._route.alias)
-        return response.from_target(self._lane.target.name).with_usage(self._attempts.usage)
+        return response if target is None and spent is None else response.from_target(target).with_usage(spent)
 
     def __enter__(self) -> None:
         pass
@@ -249,7 +249,7 @@ class _Asking:
         if found is None:
             return False
         _log.warning("%s; asking %s", _told(self._route, lane, error), _planned(found))
-        self._next = found
+        self._lanes, self._wait = found.lanes, found.wait
         return True
 
 

@@ -97,12 +97,14 @@ class Route:
             for lane in self.lanes
         )
 
-    def order(self, uniform: Callable[[], float] = random.random) -> list[Lane]:
+    def order(self, uniform: Callable[[], float] = random.random) -> Sequence[Lane]:
         """The lanes in the order in which one call asks them.
 
         Args:
             uniform: gives a number from 0 to 1, 1 not included.
         """
+        if len(self._steps) == len(self.lanes):
+            return self.lanes  # no two share
         return [lane for step in self._steps for lane in _drawn(step, uniform)]
 
 
