@@ -11,7 +11,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -39,31 +39,29 @@ CallEnd: TypeAlias = ToolCallSucceeded | ToolCallErrored
 """What came of a call: a result, or an error as text for the model."""
 
 
-@dataclass(slots=True)
-class _Planned:
-    place: int
-    call: ToolCall
-    tool: Tool
-    timeout: float | None
-
-
 @dataclass(slots=True, eq=False)
-class _Running:
-    """A call whose tool has begun.
+class _Run:
+    """A call that is to be run, and where it stands.
 
     Attributes:
-        planned: the call.
-        reporter: listens to its progress.
-        task: runs the tool.
+        place: among the calls of the batch.
+        call: what was asked for.
+        tool: what is run.
+        timeout: seconds it may take; None = as long as it likes.
         started: when it began.
+        reporter: listens to its progress, once it has begun.
+        task: runs the tool, once it has begun.
         timer: goes off when its time is up; once it is cancelled, when that has taken too long.
         is_late: its time was up, so it was cancelled.
     """
 
-    planned: _Planned
-    reporter: Reporter
-    task: asyncio.Task[str | BaseException]
-    started: float
+    place: int
+    call: ToolCall
+    tool: Tool
+    timeout: float | None
+    started: float = field(init=False)
+    reporter: Reporter = field(init=False)
+    task: asyncio.Task[str | BaseException] = field(init=False)
     timer: asyncio.TimerHandle | None = None
     is_late: bool = False
 
@@ -97,8 +95,8 @@ class Batch:
         self._channel = Channel()
         self._size = 0
         self._untold = 0
-        self._waiting: deque[_Planned] = deque()
-        self._running: set[_Running] = set()
+        self._waiting: deque[_Run] = deque()
+        self._running: set[_Run] = set()
         self._ends: dict[int, CallEnd] = {}
         self._is_over = False
 
@@ -109,7 +107,7 @@ class Batch:
 
     def run_call(self, call: ToolCall, tool: Tool, timeout: float | None) -> None:
         """Plan to run the next call."""
-        self._waiting.append(_Planned(self._next_place(), call, tool, timeout))
+        self._waiting.append(_Run(self._next_place(), call, tool, timeout))
 
     def refuse_call(self, call: ToolCall, why: str) -> None:
         """Answer the next call with an error instead of running it."""
@@ -159,35 +157,35 @@ class Batch:
         self._untold += 1
         return self._size - 1
 
-    def _may_begin(self, planned: _Planned) -> bool:
+    def _may_begin(self, run: _Run) -> bool:
         """Whether the calls that are running leave room for one that follows them."""
         if not self._running:
             return True
-        if len(self._running) >= self._max_concurrency or _is_alone(planned):
+        if len(self._running) >= self._max_concurrency or _is_alone(run):
             return False
-        return not any(_is_alone(run.planned) for run in self._running)
+        return not any(map(_is_alone, self._running))
 
-    def _begin(self, planned: _Planned) -> None:
-        call = planned.call
-        reporter = Reporter(self._channel, call)
-        work = _call(planned.tool, call, self._context_of(call, reporter))
-        task = self._loop.create_task(work, name=f"tool {call.name}")
-        run = _Running(planned, reporter, task, time.perf_counter())
+    def _begin(self, run: _Run) -> None:
+        call = run.call
+        run.reporter = Reporter(self._channel, call)
+        work = _call(run.tool, call, self._context_of(call, run.reporter))
+        run.started = time.perf_counter()
+        run.task = self._loop.create_task(work, name=f"tool {call.name}")
         self._running.add(run)
-        task.add_done_callback(partial(self._ended, run))
-        if planned.timeout is not None:
-            run.timer = self._loop.call_later(planned.timeout, self._time_is_up, run)
+        run.task.add_done_callback(partial(self._ended, run))
+        if run.timeout is not None:
+            run.timer = self._loop.call_later(run.timeout, self._time_is_up, run)
 
-    def _ended(self, run: _Running, task: asyncio.Task[Any]) -> None:
+    def _ended(self, run: _Run, task: asyncio.Task[Any]) -> None:
         if run in self._running:
             self._finish(run)
         else:
             self._left_running.discard(task)
 
-    def _time_is_up(self, run: _Running) -> None:
+    def _time_is_up(self, run: _Run) -> None:
         run.is_late = self._cancel(run)
 
-    def _cancel(self, run: _Running) -> bool:
+    def _cancel(self, run: _Run) -> bool:
         """Have a tool clean up, but not for too long; False where it has just ended."""
         if not run.task.cancel():
             return False
@@ -207,15 +205,15 @@ class Batch:
             if not run.is_late:
                 self._cancel(run)
 
-    def _leave(self, run: _Running) -> None:
+    def _leave(self, run: _Run) -> None:
         if run.task.done():
             return
-        call = run.planned.call
+        call = run.call
         logger.warning("tool %s ignores its cancellation in call %r; it is left running", call.name, call.id)
         self._left_running.add(run.task)
         self._finish(run)
 
-    def _finish(self, run: _Running) -> None:
+    def _finish(self, run: _Run) -> None:
         """Take what came of a call that has ended or is left running, and go on with the others."""
         self._running.remove(run)
         self._channel.close(run.reporter)
@@ -230,12 +228,12 @@ class Batch:
         except BaseException as error:  # noqa: BLE001 - handed over: the reader would wait for ever
             self._raise(error)
 
-    def _outcome(self, run: _Running) -> str | BaseException:
+    def _outcome(self, run: _Run) -> str | BaseException:
         """The tool's result, or what it raised; a time-out where it took longer than its time."""
-        task, call = run.task, run.planned.call
+        task, call = run.task, run.call
         if not run.is_late:
             return asyncio.CancelledError() if task.cancelled() else task.result()
-        timeout = run.planned.timeout
+        timeout = run.timeout
         logger.warning("tool %s did not end within %g s in call %r", call.name, timeout, call.id)
         late = task.result() if task.done() and not task.cancelled() else None
         if isinstance(late, BaseException):
@@ -244,18 +242,18 @@ class Batch:
             self._failures.log(call, late)
         return ToolTimeout(f"The tool {call.name} did not end within {timeout:g} seconds. It may have taken effect.")
 
-    def _take(self, run: _Running, outcome: str | BaseException) -> None:
-        place, call = run.planned.place, run.planned.call
+    def _take(self, run: _Run, outcome: str | BaseException) -> None:
+        call = run.call
         ms = (time.perf_counter() - run.started) * 1000
         if isinstance(outcome, str):
-            self._tell(place, ToolCallSucceeded(call.id, call.name, outcome, ms))
+            self._tell(run.place, ToolCallSucceeded(call.id, call.name, outcome, ms))
         elif self._failures.raises(outcome):
             outcome.add_note(f"raised by the tool {call.name} in call {call.id!r}")
             self._raise(outcome)
         else:
             self._failures.log(call, outcome)
             text = well_formed_text(self._failures.text(call, outcome))
-            self._tell(place, ToolCallErrored(call.id, call.name, text, ms))
+            self._tell(run.place, ToolCallErrored(call.id, call.name, text, ms))
 
     def _tell(self, place: int, end: CallEnd) -> None:
         self._ends[place] = end
@@ -267,8 +265,8 @@ class Batch:
         self._cancel_all()
 
 
-def _is_alone(planned: _Planned) -> bool:
-    return planned.tool.metadata.sequential
+def _is_alone(run: _Run) -> bool:
+    return run.tool.metadata.sequential
 
 
 async def _call(tool: Tool, call: ToolCall, context: ToolContext) -> str | BaseException:

@@ -131,29 +131,29 @@ class _Tally:
         self._tools = tools
         self._limits = limits
         self._total = 0
-        self._per_tool: defaultdict[str, int] = defaultdict(int)
+        self._per_tool: dict[str, int] = {}
         self._identical: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._uncompared: list[ToolCall] = []
 
     def add(self, call: ToolCall) -> ToolCallLimitExceeded | None:
-        if call.name in self._limits.uncounted:
+        name, limits = call.name, self._limits
+        if name in limits.uncounted:
             return None
         self._total += 1
-        self._per_tool[call.name] += 1
+        of_tool = self._per_tool[name] = self._per_tool.get(name, 0) + 1
         self._uncompared.append(call)
-        per_tool, total, identical = self._per_tool_limit(call.name), self._limits.total, self._limits.identical
-        if per_tool is not None and self._per_tool[call.name] > per_tool:
-            return _too_many_of_one(call.name, per_tool)
+        per_tool, total, identical = self._per_tool_limit(name), limits.total, limits.identical
+        if per_tool is not None and of_tool > per_tool:
+            return _too_many_of_one(name, per_tool)
         if total is not None and self._total > total:
             return _too_many(total)
-        if identical is not None and self._is_repeated(call, identical):
-            return _too_often_the_same(call.name, identical)
+        # Nothing is compared before there are as many calls of the tool.
+        if identical is not None and of_tool > identical and self._is_repeated(call, identical):
+            return _too_often_the_same(name, identical)
         return None
 
     def _is_repeated(self, call: ToolCall, limit: int) -> bool:
-        """Whether the same was asked more often; nothing is compared before there are as many calls of the tool."""
-        if self._per_tool[call.name] <= limit:
-            return False
+        """Whether the same was asked more often."""
         for one in self._uncompared:
             self._identical[one.name, canonical_arguments(one.arguments)] += 1
         self._uncompared.clear()

@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from app.chat import ConfigurationError, ToolError
@@ -98,7 +99,9 @@ class ToolThreads:
         self._max_wait = max_wait
         self._max_idle = max_idle
         self._waiting: deque[_Job[Any]] = deque()
-        self._work_or_idle = threading.Condition()
+        self._lock = threading.Lock()
+        # It is rung once for each call that is queued. A condition would do, and is written in Python.
+        self._bell: SimpleQueue[None] = SimpleQueue()
         self._threads = 0
         self._busy = 0
 
@@ -126,19 +129,21 @@ class ToolThreads:
         timer = None if self._submit(job) else loop.call_later(self._max_wait, self._refuse, job)
         try:
             await job.done
+        except BaseException:
+            self._withdraw(job)  # a call that nobody waits for any more is not begun
+            raise
         finally:
             if timer is not None:
                 timer.cancel()
-            self._withdraw(job)  # a call that nobody waits for any more is not begun
         return job.outcome()
 
     def _submit(self, job: _Job[Any]) -> bool:
         """Queue a call; whether there is a thread that takes it at once."""
-        with self._work_or_idle:
+        with self._lock:
             self._waiting.append(job)
             if len(self._waiting) > self._threads - self._busy and self._threads < self._max_threads:
                 self._start_thread(job)
-            self._work_or_idle.notify()
+            self._bell.put(None)
             return len(self._waiting) <= self._threads - self._busy
 
     def _start_thread(self, job: _Job[Any]) -> None:
@@ -163,25 +168,38 @@ class ToolThreads:
 
     def _withdraw(self, job: _Job[Any]) -> bool:
         """Take a call that waits out of the queue; False where a thread has taken it already."""
-        with self._work_or_idle:
+        with self._lock:
             try:
                 self._waiting.remove(job)
             except ValueError:
                 return False
+            with suppress(Empty):  # a thread may have heard it by now
+                self._bell.get_nowait()
             return True
 
     def _serve(self) -> None:
         while (job := self._take()) is not None:
             job.run()
-            with self._work_or_idle:
+            with self._lock:
                 self._busy -= 1
             job.report()
             del job  # it holds the call's arguments, result and context
 
     def _take(self) -> _Job[Any] | None:
-        with self._work_or_idle:
-            if not self._work_or_idle.wait_for(lambda: self._waiting, timeout=self._max_idle):
-                self._threads -= 1
-                return None
-            self._busy += 1
-            return self._waiting.popleft()
+        while True:
+            rung = self._is_rung()
+            with self._lock:
+                if self._waiting:
+                    self._busy += 1
+                    return self._waiting.popleft()
+                if not rung:
+                    self._threads -= 1
+                    return None
+
+    def _is_rung(self) -> bool:
+        """Wait for work; False where there was none for long. The call it was for may be withdrawn by then."""
+        try:
+            self._bell.get(timeout=self._max_idle)
+        except Empty:
+            return False
+        return True

@@ -213,6 +213,7 @@ async def test_a_call_abandoned_while_it_waits_is_never_begun() -> None:
     await threads.run(lambda: None)
 
     assert runs == []
+    assert threads._bell.empty()
 
 
 @pytest.mark.fault("K06")
@@ -242,6 +243,23 @@ async def test_a_thread_without_work_ends_and_the_next_call_gets_another() -> No
     await asyncio.to_thread(thread.join, PATIENCE)
 
     assert not thread.is_alive()
+    assert await threads.run(lambda: "another") == "another"
+
+
+async def test_a_thread_that_is_called_for_work_which_is_withdrawn_by_then_waits_on() -> None:
+    threads, gate = ToolThreads(1, max_idle=0), Gate()
+
+    def block() -> threading.Thread:
+        gate()
+        return threading.current_thread()
+
+    running = asyncio.create_task(threads.run(block))
+    await gate.arrivals()
+    threads._bell.put(None)
+    gate.open()
+    await asyncio.to_thread((await running).join, PATIENCE)
+
+    assert threads._bell.empty()
     assert await threads.run(lambda: "another") == "another"
 
 
