@@ -243,7 +243,7 @@ _RAISED = "app.raised"
 class Problems:
     """ASGI middleware that answers what its application raises: as handlers say, or else as a fault of ours.
 
-    Starlette's own answers, which is in the way only when there is an error.
+    The answering is done by Starlette's own, which is asked when there is an error, and not in the way of all else.
 
     Args:
         app: the application.
