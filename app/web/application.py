@@ -15,7 +15,7 @@ from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.types import ASGIApp
 
 from app.web import openapi
-from app.web.errors import HANDLERS, Unexpected
+from app.web.errors import HANDLERS, Problems
 from app.web.parameters import REPLAYED
 from app.web.request_ids import HEADER, RequestIds
 from app.web.routes import ROUTES
@@ -55,14 +55,14 @@ def application(lifespan: Lifespan, *, version: str, docs: bool = True, cors_ori
 class _Application(FastAPI):
     """FastAPI's application with those layers around its routes that do something here.
 
-    Without its net for faults, for `Unexpected` is one, and servers have theirs for what is outside of that; without
-    its telemetry, which is off, and without its limit for bodies, which are counted where they are read.
+    Without its net for faults, for `Problems` is one, and servers have theirs for what is outside of that; without its
+    telemetry, which is off, and without its limit for bodies, which are counted where they are read.
     """
 
     def build_middleware_stack(self) -> ASGIApp:
         """Put the layers together; called once, with the first request."""
-        routes = Addresses(self.router, otherwise=AsyncExitStackMiddleware(self.router))
-        app: ASGIApp = ExceptionMiddleware(routes, self.exception_handlers, self.debug)
+        others = ExceptionMiddleware(AsyncExitStackMiddleware(self.router), self.exception_handlers, self.debug)
+        app: ASGIApp = Problems(Addresses(self.router, others), self.exception_handlers)
         for layer, args, options in reversed(self.user_middleware):
             app = layer(app, *args, **options)
         return app
@@ -78,4 +78,4 @@ def _middleware(cors_origins: Sequence[str]) -> list[Middleware]:
         expose_headers=["Location", HEADER, "Retry-After", REPLAYED],
         max_age=600,
     )
-    return [Middleware(RequestIds), *([cors] if cors_origins else []), Middleware(Unexpected)]
+    return [Middleware(RequestIds), *([cors] if cors_origins else [])]

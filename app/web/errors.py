@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from starlette.exceptions import HTTPException
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match
@@ -230,11 +231,28 @@ HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, An
 """For the application's `exception_handlers`."""
 
 
-class Unexpected:
-    """ASGI middleware that answers what nobody raised on purpose with a problem document, and logs it once."""
+async def _on_fault(request: Request, error: Exception) -> Response:
+    logger.error("%s %r failed by a fault of ours", request.method, request.scope["path"], exc_info=error)
+    return problem_of(error).response()
 
-    def __init__(self, app: ASGIApp) -> None:
+
+_RAISED = "app.raised"
+"""Where in the scope an error stands on its way to Starlette."""
+
+
+class Problems:
+    """ASGI middleware that answers what its application raises: as handlers say, or else as a fault of ours.
+
+    The answering is done by Starlette's own, which is asked when there is an error, and not in the way of all else.
+
+    Args:
+        app: the application.
+        handlers: by the kind of an error or by a status.
+    """
+
+    def __init__(self, app: ASGIApp, handlers: Mapping[Any, Any]) -> None:
         self._app = app
+        self._answering = ExceptionMiddleware(_raise_again, {Exception: _on_fault, **handlers})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -250,5 +268,8 @@ class Unexpected:
         except Exception as error:
             if begun or scope["type"] != "http":
                 raise  # the server logs it and cuts the connection, all that is left to do
-            logger.exception("%s %r failed by a fault of ours", scope["method"], scope["path"])
-            await problem_of(error).response()(scope, receive, send)
+            await self._answering({**scope, _RAISED: error}, receive, send)
+
+
+async def _raise_again(scope: Scope, _: Receive, __: Send) -> None:
+    raise scope.pop(_RAISED)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
-import secrets
 from collections.abc import Awaitable
 from contextvars import ContextVar
 
@@ -35,7 +35,7 @@ class RequestIds:
             await self._app(scope, receive, send)
             return
         given = next((value for name, value in scope["headers"] if name == _NAME), b"").decode("latin-1")
-        request_id = given if _SANE.fullmatch(given) else secrets.token_hex(16)
+        request_id = given if _SANE.fullmatch(given) else os.urandom(16).hex()
         header = (_NAME, request_id.encode())
 
         def send_with_id(message: Message) -> Awaitable[None]:

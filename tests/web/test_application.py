@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.chat import ModelBusy
 from app.main import create_app
 from app.providers.scripted import ScriptedModel
 from app.settings import Settings
@@ -84,6 +85,35 @@ async def test_routes_mounts_handlers_and_middleware_of_others_work() -> None:
     assert answered.json()["content"] == "Hi"
     assert [one.headers["x-route"] for one in (given, told, nothing, answered)] == ["/own", "/broken", "-", "/chat"]
     assert all(one.headers["x-request-id"] for one in (given, told, nothing, answered))
+
+
+@pytest.mark.parametrize("error", [Own(), ModelBusy("all are taken"), ZeroDivisionError()])
+async def test_handlers_of_others_go_before_the_gateways(error: Exception) -> None:
+    broken = False
+
+    def provider() -> list[object]:
+        if broken:
+            raise error
+        return []
+
+    app = create_app(Settings(), model=ScriptedModel(), tools=[provider])
+
+    @app.get("/broken")
+    async def raising() -> None:
+        raise error
+
+    async def tell(request: Request, error: Exception) -> Response:
+        return Response(f"{type(error).__name__} at {request.url.path}", 418)
+
+    for kind in (Own, ModelBusy, Exception):
+        app.add_exception_handler(kind, tell)
+
+    async with serving(app) as client:
+        broken = True
+        told = [await client.get(path) for path in ("/tools", "/broken")]
+
+    assert [one.status_code for one in told] == [418, 418]
+    assert [one.text for one in told] == [f"{type(error).__name__} at {path}" for path in ("/tools", "/broken")]
 
 
 @pytest.mark.parametrize("root_path", ["/gateway", "/chat"])

@@ -38,7 +38,7 @@ from app.providers.scripted import Cut, ScriptedModel, tool_calls
 from app.runs import ConversationBusy, GatewayFull, ShuttingDown
 from app.web import application
 from app.web.documents import ProblemDocument
-from app.web.errors import KINDS, Unexpected, problem_of
+from app.web.errors import HANDLERS, KINDS, Problems, problem_of
 from tests.support.modes import both_modes
 from tests.support.tools import failing
 from tests.support.web import ask, gateway, serving
@@ -306,7 +306,7 @@ async def test_a_fault_after_the_response_has_begun_is_left_to_the_server() -> N
         raise AssertionError("nothing is received")
 
     with pytest.raises(ZeroDivisionError):
-        await Unexpected(broken)({"type": "http", "method": "GET", "path": "/"}, receive, send)
+        await Problems(broken, HANDLERS)({"type": "http", "method": "GET", "path": "/"}, receive, send)
 
     assert [message["type"] for message in sent] == ["http.response.start"]
 
