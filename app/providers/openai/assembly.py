@@ -138,7 +138,7 @@ class AnswerAssembly:
             self._refuse()
 
     def add_plain(self, chunk: PlainChunk, told: list[Delta]) -> None:
-        """Take a chunk that holds nothing but a piece of text or reasoning. See `add`."""
+        """Take a chunk that holds nothing but a piece of text, of reasoning or of a call. See `add`."""
         if chunk.id != self._told_id or chunk.model != self._told_model:  # nearly every chunk says the same
             self._name(chunk.id, chunk.model)
         self.ends_in_usage = False
@@ -149,6 +149,8 @@ class AnswerAssembly:
             self._say_text(thought, "reasoning", told)
         if delta.content:
             self._say_text(delta.content, "text", told)
+        if delta.tool_calls:
+            self._call(delta.tool_calls, told)
         if self.size > self._max_answer:
             self._refuse()
 
