@@ -30,7 +30,7 @@ from app.chat import (
     Usage,
     well_formed,
 )
-from app.providers.clock import Clock, Timeouts
+from app.providers.clock import Alarms, Clock, Timeouts
 from app.providers.openai import OpenAIModel
 from app.providers.profiles import Profile
 from app.providers.transport import WireRequest, WireResponse
@@ -491,7 +491,7 @@ async def test_what_a_refused_request_used_is_unknown(stream: bool) -> None:
 
 
 async def test_without_limits_a_call_may_take_for_ever() -> None:
-    clock = Clock(Timeouts(None, None, None, None, None), None, stream=True)
+    clock = Clock(Timeouts(None, None, None, None, None), None, Alarms(), stream=True)
 
     async def send() -> ScriptedResponse:
         return ScriptedResponse(b"x")

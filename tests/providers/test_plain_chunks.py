@@ -21,6 +21,12 @@ from tests.support.chunks import DONE, chunk, event
 from tests.support.reading import read, singly
 
 TEXTS = st.none() | st.text(max_size=8)
+FRAGMENTS = st.builds(
+    lambda index, name, arguments: {"index": index, "id": f"of {index}", "function": {"name": name, **arguments}},
+    st.integers(0, 2),
+    st.just("trams"),
+    st.fixed_dictionaries({}, optional={"arguments": st.sampled_from(["{", '"line": 4', ""])}),
+)
 DELTAS = st.fixed_dictionaries(
     {},
     optional={
@@ -29,7 +35,7 @@ DELTAS = st.fixed_dictionaries(
         "reasoning": TEXTS,
         "role": TEXTS,
         "refusal": st.none(),
-        "tool_calls": st.none(),
+        "tool_calls": st.none() | st.lists(FRAGMENTS, max_size=2),
         "function_call": st.none(),
     },
 )
@@ -67,7 +73,9 @@ def test_plain_chunks_make_the_same_deltas_and_the_same_answer_either_way(chunks
     "data",
     [
         json.dumps(chunk({"content": "a"}, finish="stop")),
-        json.dumps(chunk({"content": "a", "tool_calls": [{"index": 0}]})),
+        json.dumps(chunk({"content": "a", "tool_calls": {"index": 0}})),
+        json.dumps(chunk({"content": "a", "tool_calls": ["trams"]})),
+        json.dumps(chunk({"content": "a", "function_call": {"name": "trams"}})),
         json.dumps(chunk({"content": [{"type": "text", "text": "a"}]})),
         json.dumps(chunk({"content": "a", "thought_signature": "b"})),
         json.dumps({**chunk({"content": "a"}), "usage": {"prompt_tokens": 1}}),

@@ -1,13 +1,14 @@
-"""The chunks that answers are nearly made of: a piece of text or of reasoning, and nothing else.
+"""The chunks that answers are nearly made of: a piece of text, of reasoning or of a call, and nothing else.
 
 They are decoded into a shape of their own, which takes half the time that a dictionary does, and need not be looked
-through for anything else. What does not fit the shape to the letter (another field, another type, a reason why the
-answer ended, usage) is no plain chunk, and is read as any JSON is: so nothing is let by here.
+through for anything else, but for the pieces of calls. What does not fit the shape to the letter (another field,
+another type, a reason why the answer ended, usage) is no plain chunk, and is read as any JSON is: so nothing is let by
+here.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.json import Decoder
@@ -21,7 +22,7 @@ class PlainDelta(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     reasoning: str | None = None
     role: str | None = None
     refusal: None = None
-    tool_calls: None = None
+    tool_calls: list[dict[str, Any]] | None = None
     function_call: None = None
 
 
