@@ -7,10 +7,11 @@ import logging
 
 import httpx
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
 from app.chat import Prompt
 from app.providers.scripted import ScriptedModel
-from app.web.request_ids import RequestIdFilter, current_request_id
+from app.web.request_ids import RequestIdFilter, RequestIds, current_request_id
 from tests.support.modes import both_modes
 from tests.support.web import ENDPOINTS, gateway
 
@@ -36,6 +37,26 @@ async def test_without_a_sane_one_an_id_is_made_for_each_request(given: str | No
 
     assert made not in {given, await id_of(given)}
     assert len(made) == 32
+
+
+@pytest.mark.parametrize("headers", [None, [(b"x-request-id", b"theirs"), (b"x-request-id", b"twice")], [(b"a", b"b")]])
+async def test_a_response_has_one_id_whatever_the_application_sent(headers: list[tuple[bytes, bytes]] | None) -> None:
+    sent: list[Message] = []
+
+    async def app(_: Scope, __: Receive, send: Send) -> None:
+        start: Message = {"type": "http.response.start", "status": 204}
+        await send(start if headers is None else {**start, "headers": headers})
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        raise AssertionError("nothing is received")
+
+    await RequestIds(app)({"type": "http", "headers": [(b"x-request-id", b"mine")]}, receive, send)
+
+    others = [(name, value) for name, value in headers or [] if name != b"x-request-id"]
+    assert sent[0]["headers"] == [*others, (b"x-request-id", b"mine")]
 
 
 @both_modes
