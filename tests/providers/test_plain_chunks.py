@@ -40,7 +40,13 @@ DELTAS = st.fixed_dictionaries(
     },
 )
 CHUNKS = st.fixed_dictionaries(
-    {"choices": DELTAS.map(lambda delta: [{"index": 0, "delta": delta, "finish_reason": None}])},
+    {
+        "choices": st.builds(
+            lambda delta, finish: [{"index": 0, "delta": delta, "finish_reason": finish}],
+            DELTAS,
+            st.sampled_from([None, None, None, "stop", "length", "tool_calls"]),
+        )
+    },
     optional={"id": TEXTS, "model": TEXTS, "usage": st.none(), "created": st.integers(0, 2**40)},
 )
 
@@ -61,9 +67,10 @@ def test_plain_chunks_make_the_same_deltas_and_the_same_answer_either_way(chunks
         at_length.add(decode(data), told[1])
 
     assert told[0] == told[1]
-    assert (plainly.size, plainly.begun, plainly.ends_in_usage) == (
+    assert (plainly.size, plainly.begun, plainly.finished, plainly.ends_in_usage) == (
         at_length.size,
         at_length.begun,
+        at_length.finished,
         at_length.ends_in_usage,
     )
     assert plainly.close([]) == at_length.close([])
@@ -72,7 +79,8 @@ def test_plain_chunks_make_the_same_deltas_and_the_same_answer_either_way(chunks
 @pytest.mark.parametrize(
     "data",
     [
-        json.dumps(chunk({"content": "a"}, finish="stop")),
+        json.dumps(chunk({"content": "a"}, finish="content_filter")),
+        json.dumps(chunk({"content": "a"}, finish="error")),
         json.dumps(chunk({"content": "a", "tool_calls": {"index": 0}})),
         json.dumps(chunk({"content": "a", "tool_calls": ["trams"]})),
         json.dumps(chunk({"content": "a", "function_call": {"name": "trams"}})),

@@ -138,12 +138,13 @@ class AnswerAssembly:
             self._refuse()
 
     def add_plain(self, chunk: PlainChunk, told: list[Delta]) -> None:
-        """Take a chunk that holds nothing but a piece of text, of reasoning or of a call. See `add`."""
+        """Take a chunk that holds a piece of text, of reasoning or of a call, or the end of them. See `add`."""
         if chunk.id != self._told_id or chunk.model != self._told_model:  # nearly every chunk says the same
             self._name(chunk.id, chunk.model)
         self.ends_in_usage = False
         self.begun = True
-        delta = chunk.choices[0].delta
+        [choice] = chunk.choices
+        delta = choice.delta
         if thought := delta.reasoning_content or delta.reasoning:
             self._reasoning_field = self._reasoning_field or REASONING_FIELDS[0 if delta.reasoning_content else 1]
             self._say_text(thought, "reasoning", told)
@@ -151,6 +152,8 @@ class AnswerAssembly:
             self._say_text(delta.content, "text", told)
         if delta.tool_calls:
             self._call(delta.tool_calls, told)
+        if choice.finish_reason:
+            self._finish, self.finished = choice.finish_reason, True
         if self.size > self._max_answer:
             self._refuse()
 

@@ -111,10 +111,12 @@ class OpenAIModel:
     async def stream_batches(self, prompt: Prompt) -> ChatEvents:
         """See `BatchingModel.stream_batches`."""
         async with await self._ask(prompt, stream=True) as exchange:
-            while not exchange.is_over:
+            while True:
                 for event in await exchange.more():
                     if isinstance(event, Completed):
                         await exchange.drain()
+                        yield event
+                        return
                     yield event
 
     async def aclose(self) -> None:
