@@ -11,6 +11,7 @@ from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.telemetry import TelemetryConfig
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.types import ASGIApp
 
@@ -55,8 +56,9 @@ def application(lifespan: Lifespan, *, version: str, docs: bool = True, cors_ori
 class _Application(FastAPI):
     """FastAPI's application with those layers around its routes that do something here.
 
-    Without its net for faults, for `Problems` is one, and servers have theirs for what is outside of that; without its
-    telemetry, which is off, and without its limit for bodies, which are counted where they are read.
+    Without its net for faults where nobody gave a handler for them, for `Problems` is one, and servers have theirs for
+    what is outside of that; without its telemetry, which is off, and without its limit for bodies, which are counted
+    where they are read.
     """
 
     def build_middleware_stack(self) -> ASGIApp:
@@ -65,7 +67,8 @@ class _Application(FastAPI):
         app: ASGIApp = Problems(Addresses(self.router, others), self.exception_handlers)
         for layer, args, options in reversed(self.user_middleware):
             app = layer(app, *args, **options)
-        return app
+        of_faults = self.exception_handlers.get(Exception, self.exception_handlers.get(500))
+        return app if of_faults is None else ServerErrorMiddleware(app, of_faults, self.debug)
 
 
 def _middleware(cors_origins: Sequence[str]) -> list[Middleware]:

@@ -69,6 +69,14 @@ def test_a_stream_is_asked_for_its_usage_unless_the_server_refuses_that(asked: b
     assert (body["stream"], body.get("stream_options")) == (True, options)
 
 
+@pytest.mark.parametrize(("asked", "options"), [(True, {"include_usage": True}), (False, None)])
+def test_how_a_stream_is_asked_for_its_usage_is_no_option(asked: bool, options: Any) -> None:
+    extra = {"stream_options": {"include_usage": True, "include_obfuscation": False}}
+    body = sent(Prompt(TALK, ChatOptions(extra=extra)), Profile(stream_usage=asked))
+
+    assert body.get("stream_options") == options
+
+
 def test_all_options_are_sent_under_their_names() -> None:
     options = ChatOptions(
         model="other",

@@ -116,6 +116,34 @@ async def test_handlers_of_others_go_before_the_gateways(error: Exception) -> No
     assert [one.text for one in told] == [f"{type(error).__name__} at {path}" for path in ("/tools", "/broken")]
 
 
+class Broken:
+    """Middleware with a fault."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            raise Own
+        await self._app(scope, receive, send)
+
+
+@pytest.mark.parametrize("kind", [Exception, 500])
+async def test_a_handler_of_faults_answers_those_of_middleware_too(kind: int | type[Exception]) -> None:
+    app = gateway_app()
+    app.add_middleware(Broken)
+
+    async def tell(_: Request, error: Exception) -> Response:
+        return Response(type(error).__name__, 418)
+
+    app.add_exception_handler(kind, tell)
+    line = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=line, base_url="http://gateway") as client:
+        response = await client.get("/healthz")
+
+    assert (response.status_code, response.text) == (418, "Own")
+
+
 @pytest.mark.parametrize("root_path", ["/gateway", "/chat"])
 async def test_under_another_application_each_address_is_behind_its_path(root_path: str) -> None:
     async with opened(gateway_app()) as (_, parts):

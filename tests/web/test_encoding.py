@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.web.encoding import encode
+from app.web.encoding import encode, encode_text
 from tests.support.ids import shown
 
 
@@ -76,3 +76,15 @@ def test_half_characters_are_replaced_and_two_halves_put_together() -> None:
 def test_text_comes_back_as_it_was_and_on_one_line(value: dict[str, Any]) -> None:
     assert around(value) == value
     assert len(encode(value).decode().splitlines()) == 1
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_a_text_by_itself_is_written_as_any_value_is(text: str) -> None:
+    assert encode_text(text) == encode(text)
+
+
+def test_a_text_of_a_kind_of_its_own_is_written_as_a_text() -> None:
+    class Shouted(str):
+        __slots__ = ()
+
+    assert encode_text(Shouted("AHOY")) == b'"AHOY"'

@@ -145,14 +145,14 @@ _said = attrgetter(*sorted(OPTION_FIELDS), "max_tokens")
 _NOTHING_SAID = _said(ChatOptions())
 
 
-def _mode(profile: Profile, *, stream: bool) -> Mapping[str, Json]:
+def _mode(profile: Profile, *, stream: bool) -> Mapping[str, Json | None]:
     if not stream:
         return _WHOLE
     return _STREAM_WITH_USAGE if profile.stream_usage else _STREAM
 
 
 _WHOLE = {"stream": encoded(False)}
-_STREAM = {"stream": encoded(True)}
+_STREAM = {"stream": encoded(True), "stream_options": None}
 _STREAM_WITH_USAGE = {**_STREAM, "stream_options": encoded({"include_usage": True})}
 
 
