@@ -50,10 +50,13 @@ def _of_result(event: ToolCallSucceeded) -> int:
 def _of_end(end: RunCompleted | RunCancelled) -> int:
     response, message = end.response, end.response.message
     size = bytes_of(message.content)
-    for part in (message.reasoning, message.refusal, message.tool_calls, message.extra, response.extra):
+    for part in (
+        *(message.reasoning, message.refusal, message.tool_calls, message.extra),
+        *(response.tool_runs, response.extra),
+    ):
         if part:
             size += _texts(part)
-    return size + sum([_texts(run) for run in response.tool_runs])
+    return size
 
 
 def _of_failure(end: RunFailed) -> int:

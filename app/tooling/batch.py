@@ -96,7 +96,7 @@ class Batch:
         self._size = 0
         self._untold = 0
         self._waiting: deque[_Run] = deque()
-        self._running: set[_Run] = set()
+        self._running: dict[_Run, None] = {}  # as they began, and so they are cancelled
         self._ends: dict[int, CallEnd] = {}
         self._is_over = False
 
@@ -171,7 +171,7 @@ class Batch:
         work = _call(run.tool, call, self._context_of(call, run.reporter))
         run.started = time.perf_counter()
         run.task = self._loop.create_task(work, name=f"tool {call.name}")
-        self._running.add(run)
+        self._running[run] = None
         run.task.add_done_callback(partial(self._ended, run))
         if run.timeout is not None:
             run.timer = self._loop.call_later(run.timeout, self._time_is_up, run)
@@ -215,7 +215,7 @@ class Batch:
 
     def _finish(self, run: _Run) -> None:
         """Take what came of a call that has ended or is left running, and go on with the others."""
-        self._running.remove(run)
+        del self._running[run]
         self._channel.close(run.reporter)
         if run.timer is not None:
             run.timer.cancel()

@@ -99,7 +99,8 @@ class ToolThreads:
         self._max_wait = max_wait
         self._max_idle = max_idle
         self._waiting: deque[_Job[Any]] = deque()
-        self._lock = threading.Lock()
+        # Entered anew where a call is freed while it is held, as those of a closed loop may be: it withdraws.
+        self._lock = threading.RLock()
         # It is rung once for each call that is queued. A condition would do, and is written in Python.
         self._bell: SimpleQueue[None] = SimpleQueue()
         self._threads = 0

@@ -268,7 +268,13 @@ class Problems:
         except Exception as error:
             if begun or scope["type"] != "http":
                 raise  # the server logs it and cuts the connection, all that is left to do
-            await self._answering({**scope, _RAISED: error}, receive, send)
+            try:
+                await self._answering({**scope, _RAISED: error}, receive, send_and_mark)
+            except Exception as fault:  # of a handler's
+                if begun:
+                    raise
+                response = await _on_fault(Request(scope), fault)
+                await response(scope, receive, send)
 
 
 async def _raise_again(scope: Scope, _: Receive, __: Send) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from types import MappingProxyType
 from typing import Any
 
@@ -343,3 +344,14 @@ def test_a_prompt_is_not_changed_by_being_sent() -> None:
 
     assert sent(prompt) == sent(prompt)
     assert repr(prompt) == before
+
+
+def test_a_long_name_of_a_model_is_not_kept() -> None:
+    writer = RequestWriter(None, Profile())
+    name = "m" * 100_000
+    known = sys.getrefcount(name)
+
+    body = writer.body(Prompt(TALK, ChatOptions(model=name)), stream=False)
+
+    assert json.loads(body)["model"] == name
+    assert sys.getrefcount(name) == known

@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Iterable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
@@ -357,6 +357,28 @@ async def test_who_leaves_cancels_a_tool_whether_its_time_is_limited_or_not(time
         await running.aclose()
 
     assert (held.running, held.cancelled) == (0, 1)
+
+
+async def test_who_leaves_cancels_tools_in_the_order_in_which_they_began() -> None:
+    cancelled: list[str] = []
+
+    async def noting(arguments: str, _: ToolContext) -> str:
+        try:
+            return str(await asyncio.Event().wait())
+        finally:
+            cancelled.append(arguments)
+
+    asked = times(20, "noting")
+    running = ToolCallingManager(max_concurrency=21).stream(
+        replace(asked, tool_calls=(*asked.tool_calls, ToolCall("last", "echo", "{}"))),
+        tools=[HandWrittenTool("noting", noting), echo()],
+        history=[QUESTION],
+    )
+    async with asyncio.timeout(PATIENCE):
+        await anext(running)
+        await running.aclose()
+
+    assert cancelled == [call.arguments for call in asked.tool_calls]
 
 
 async def test_who_leaves_waits_for_a_tool_that_cleans_up_after_its_time_and_does_not_cancel_it_again() -> None:

@@ -236,6 +236,22 @@ def test_one_pool_serves_several_event_loops_and_outlives_a_closed_one() -> None
     assert asyncio.run(answer()) == "answered"
 
 
+async def test_a_call_that_is_freed_while_another_is_queued_does_not_wait_for_itself() -> None:
+    threads = ToolThreads(1)
+    abandoned = threads.run(lambda: None)
+    abandoned.send(None)
+
+    def free() -> None:
+        with threads._lock:  # as a search for garbage may do at any moment
+            abandoned.close()
+
+    freeing = threading.Thread(target=free, daemon=True)
+    freeing.start()
+    await asyncio.to_thread(freeing.join, PATIENCE)
+
+    assert not freeing.is_alive()
+
+
 async def test_a_thread_without_work_ends_and_the_next_call_gets_another() -> None:
     threads = ToolThreads(1, max_idle=0)
 

@@ -116,6 +116,31 @@ async def test_handlers_of_others_go_before_the_gateways(error: Exception) -> No
     assert [one.text for one in told] == [f"{type(error).__name__} at {path}" for path in ("/tools", "/broken")]
 
 
+async def test_a_handler_that_fails_itself_is_a_fault_of_ours() -> None:
+    broken = False
+
+    def provider() -> list[object]:
+        if broken:
+            raise Own
+        return []
+
+    app = create_app(Settings(), model=ScriptedModel(), tools=[provider])
+
+    @app.get("/broken")
+    async def raising() -> None:
+        raise Own
+
+    @app.exception_handler(Own)
+    async def fail(_: Request, __: Own) -> Response:
+        raise ZeroDivisionError
+
+    async with serving(app) as client:
+        broken = True
+        told = [await client.get(path) for path in ("/tools", "/broken")]
+
+    assert [one.json()["type"] for one in told] == ["urn:advisor-gateway:internal"] * 2
+
+
 class Broken:
     """Middleware with a fault."""
 

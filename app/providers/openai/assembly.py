@@ -298,6 +298,4 @@ def _as_delta(message: Any) -> Any:
 
 
 def _said(value: Any) -> str | None:
-    if not isinstance(value, str):
-        return None
-    return (value if value.isascii() else well_formed_text(value)).strip() or None
+    return well_formed_text(value).strip() or None if isinstance(value, str) else None

@@ -47,7 +47,7 @@ _MODELS = 64
 """So many names of models are kept in their written form: callers may name any."""
 
 _LONG = 4096
-"""Arguments with more characters are looked at anew each time."""
+"""Arguments and names of models with more characters are looked at anew each time."""
 
 
 class RequestWriter:
@@ -77,7 +77,7 @@ class RequestWriter:
         """
         options = prompt.options
         try:
-            name, profile = self._known(options.model or self._model)
+            name, profile = self._dialect_of(options.model or self._model)
             return encode_object(
                 {
                     "model": name,
@@ -93,8 +93,11 @@ class RequestWriter:
                 f"The request was not sent: its options cannot be written as JSON ({error}).", code="invalid_options"
             ) from None
 
-    def _dialect(self, model: str | None) -> tuple[Json | None, Profile]:
+    def _dialect_of(self, model: str | None) -> tuple[Json | None, Profile]:
         """A model's name as JSON, and the dialect in which it is asked."""
+        return self._known(model) if model is None or len(model) <= _LONG else self._dialect(model)
+
+    def _dialect(self, model: str | None) -> tuple[Json | None, Profile]:
         return None if model is None else encoded(model), self._profile.of_model(model)
 
 
