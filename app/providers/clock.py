@@ -63,11 +63,6 @@ class Clock:
         """Nothing will be waited for any more. To be called once."""
         self._alarms.back(self._alarm)
 
-    def content_came(self) -> None:
-        """The silence is over, and what came has been taken: silence begins anew."""
-        self._begun = True
-        self._silent_since = self._now()
-
     def at_most(self, seconds: float | None) -> float | None:
         """The moment `seconds` from now, or the end of the whole call if that is earlier."""
         if seconds is None or self._ends is None:
@@ -90,12 +85,19 @@ class Clock:
         self._silent_since = self._now()
         return head
 
-    async def piece(self, response: WireResponse, *, at_end: bool) -> bytes:
-        """The next piece of its body, waited for where it has to be; `at_end` when the finish reason is known.
+    async def piece(self, response: WireResponse, *, came: bool, at_end: bool) -> bytes:
+        """The next piece of its body, waited for where it has to be.
+
+        Args:
+            response: the answer.
+            came: whether there was content in the piece before: silence begins anew.
+            at_end: whether the finish reason is known.
 
         Raises:
             ModelTimeout: it did not come in time, or there was no content for too long.
         """
+        if came:
+            self._begun, self._silent_since = True, self._now()
         limit = self._end if at_end else self._idle if self._begun else None
         until = self._ends
         if limit is not None and (until is None or self._silent_since + limit < until):

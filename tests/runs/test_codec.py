@@ -51,7 +51,7 @@ from app.runs.codec import FaultElsewhere, decode, encode
 from app.web.answers import answer_document
 from app.web.errors import problem_of
 from app.web.events import Projection
-from app.web.sse import frame
+from app.web.sse import FRAME
 from tests.support import values
 from tests.support.ids import shown
 
@@ -125,7 +125,7 @@ RUN = LocalRun(nothing(), run_id="run_1", request_id="req_1")
 def on_the_wire(entry: Entry) -> bytes:
     """What readers are sent."""
     project = Projection(RUN, partial(answer_document, run_id="run_1", conversation_id=None, model="model"))
-    return frame(*project(entry), entry.seq)
+    return FRAME % (entry.seq, *project(entry))
 
 
 def failure(entry: Entry) -> Exception:

@@ -47,10 +47,9 @@ class Exchange:
             ModelError: also while iterating: the answer cannot be used.
         """
         reader = self._reader
-        if reader.grew:
-            self._clock.content_came()  # by now it has been taken: whoever asks for more has the time to
         try:
-            chunk = await self._clock.piece(self._response, at_end=reader.finished)
+            # What came has been taken by now: whoever asks for more has the time to.
+            chunk = await self._clock.piece(self._response, came=reader.grew, at_end=reader.finished)
         except (ModelTimeout, ModelProtocolError):
             if not reader.finished:
                 raise

@@ -128,7 +128,8 @@ class RoutedModel:
             with asking:
                 async with aclosing(batches_of(asking.model, asking.prompt)) as events:
                     async for event in events:
-                        asking.begun()
+                        if not asking.is_delivered:
+                            asking.begun()
                         yield Completed(asking.labelled(event.response)) if isinstance(event, Completed) else event
                 return
 
@@ -197,7 +198,7 @@ class _Asking:
         self._sleep = sleep
         self._lanes = attempts.lanes
         self._wait = 0.0
-        self._is_delivered = False
+        self.is_delivered = False
 
     async def enter(self) -> None:
         """Take a place at the target that is next, when its time has come.
@@ -214,9 +215,8 @@ class _Asking:
 
     def begun(self) -> None:
         """The first event of an answer came: it is delivered, and nobody else is asked any more."""
-        if not self._is_delivered:
-            self._permit.begun()
-            self._is_delivered = True
+        self._permit.begun()
+        self.is_delivered = True
 
     def labelled(self, response: ChatResponse) -> ChatResponse:
         """The answer with what the target cannot know: the alias, its own name, and what the tries before it used."""
@@ -245,7 +245,7 @@ class _Asking:
             self._permit.succeeded()
         attempts.spent(error.usage)
         error.target, error.usage = lane.target.name, attempts.usage
-        found = None if self._is_delivered else attempts.after(lane, error)
+        found = None if self.is_delivered else attempts.after(lane, error)
         if found is None:
             return False
         _log.warning("%s; asking %s", _told(self._route, lane, error), _planned(found))
