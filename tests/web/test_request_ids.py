@@ -7,10 +7,11 @@ import logging
 
 import httpx
 import pytest
+from starlette.responses import Response
 
 from app.chat import Prompt
 from app.providers.scripted import ScriptedModel
-from app.web.request_ids import RequestIdFilter, current_request_id
+from app.web.request_ids import RequestIdFilter, RequestIds, current_request_id
 from tests.support.modes import both_modes
 from tests.support.web import ENDPOINTS, gateway
 
@@ -36,6 +37,14 @@ async def test_without_a_sane_one_an_id_is_made_for_each_request(given: str | No
 
     assert made not in {given, await id_of(given)}
     assert len(made) == 32
+
+
+async def test_an_id_that_a_response_has_by_itself_is_replaced() -> None:
+    line = httpx.ASGITransport(RequestIds(Response(headers={"X-Request-ID": "theirs"})))
+    async with httpx.AsyncClient(transport=line, base_url="http://gateway") as client:
+        response = await client.get("/", headers={"x-request-id": "mine"})
+
+    assert response.headers.get_list("x-request-id") == ["mine"]
 
 
 @both_modes
