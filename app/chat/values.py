@@ -7,6 +7,7 @@ slot of a field can be given its value directly, in half the time.
 from __future__ import annotations
 
 from dataclasses import MISSING, fields
+from functools import wraps
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -37,9 +38,5 @@ def made_often(cls: type[T]) -> type[T]:
         steps.append(f"set_{name}(self, {value})")
     text = f"def __init__({', '.join(parameters)}):\n    {'; '.join(steps)}"
     exec(text, names)  # noqa: S102 - as `dataclass` does it, of the names of fields
-    written = names["__init__"]
-    written.__qualname__ = f"{cls.__qualname__}.__init__"
-    written.__module__ = cls.__module__
-    written.__annotations__ = cls.__init__.__annotations__
-    cls.__init__ = written  # type: ignore[method-assign]  # the point of this function
+    cls.__init__ = wraps(cls.__init__)(names["__init__"])  # type: ignore[method-assign]  # the point of this function
     return cls

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 from dataclasses import FrozenInstanceError, dataclass, field, replace
+from inspect import signature
+from typing import get_type_hints
 
 import pytest
 
+from app.chat import ToolCall
 from app.chat.values import made_often
 
 
@@ -59,3 +62,8 @@ def test_what_does_not_fit_is_refused_in_the_words_of_any_class(wrong: dict[str,
         Sounding(**wrong)  # type: ignore[arg-type]  # the point of the test
 
     assert str(ours.value) == str(plain.value).replace("Plain", "Sounding")
+
+
+def test_the_annotations_of_its_fields_are_understood_as_those_of_any_class() -> None:
+    assert get_type_hints(ToolCall.__init__) == get_type_hints(ToolCall) | {"return": type(None)}
+    assert signature(ToolCall, eval_str=True).parameters["id"].annotation is str
