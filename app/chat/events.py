@@ -13,10 +13,8 @@ from typing import TypeAlias
 
 from app.chat.messages import JsonValue, ToolCall
 from app.chat.response import ChatResponse, FinishReason, Usage
-from app.chat.values import made_often
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class RoundStarted:
     """A model call begins; all that follows up to the next one belongs to this round."""
@@ -24,7 +22,6 @@ class RoundStarted:
     round: int
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class TextDelta:
     """A piece of the answer's text."""
@@ -32,7 +29,6 @@ class TextDelta:
     text: str
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
     """A piece of the model's thinking."""
@@ -40,7 +36,6 @@ class ReasoningDelta:
     text: str
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class ToolCallStarted:
     """The model begins to write a call."""
@@ -49,7 +44,6 @@ class ToolCallStarted:
     name: str
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class ToolCallArguments:
     """A piece of the JSON text of a call's arguments."""
@@ -59,7 +53,6 @@ class ToolCallArguments:
     text: str
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class ToolCallReady:
     """The model has written a call to its end."""
@@ -67,7 +60,6 @@ class ToolCallReady:
     call: ToolCall
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class ToolCallProgress:
     """A running tool reports how far it is."""
@@ -80,7 +72,6 @@ class ToolCallProgress:
     data: JsonValue = None
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class ToolCallSucceeded:
     """A tool gave its result. `ms` is how long it took."""
@@ -91,7 +82,6 @@ class ToolCallSucceeded:
     ms: float
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class ToolCallErrored:
     """A call gave an error instead of a result. `ms` is how long it took."""
@@ -102,7 +92,6 @@ class ToolCallErrored:
     ms: float
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class ModelAnswered:
     """The model has had its say in this round and its tools are run next.
@@ -114,7 +103,6 @@ class ModelAnswered:
     response: ChatResponse
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class RoundCompleted:
     """A round that others follow has ended, its tools included. See `Round` for what it tells."""
@@ -125,7 +113,6 @@ class RoundCompleted:
     target: str | None = None
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class Completed:
     """The end: the whole answer. Nothing comes after it."""
@@ -147,7 +134,6 @@ Delta: TypeAlias = (
 )
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class Deltas:
     """Deltas that the model server sent together, in their order; at least one.

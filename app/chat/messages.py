@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from app.chat.values import made_often
-
 JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
 """What JSON can say."""
 
@@ -16,7 +14,6 @@ EMPTY: Mapping[str, Any] = MappingProxyType({})
 """The empty read-only mapping, the default of every mapping field (by a factory: before Python 3.12 it has no hash)."""
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """A call that the model asks for.
@@ -34,7 +31,6 @@ class ToolCall:
     extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """What one call gave.
@@ -52,7 +48,6 @@ class ToolResult:
     is_error: bool = False
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class SystemMessage:
     """Instructions to the model."""
@@ -60,7 +55,6 @@ class SystemMessage:
     content: str
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class UserMessage:
     """What the user said. It opens a turn."""
@@ -68,7 +62,6 @@ class UserMessage:
     content: str
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
     """What the model said in one round.
@@ -88,7 +81,6 @@ class AssistantMessage:
     extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class ToolMessage:
     """The results of all calls of one round, in the order they were asked for."""

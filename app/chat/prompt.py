@@ -9,10 +9,8 @@ from typing import Any
 
 from app.chat.messages import EMPTY, Message, UserMessage
 from app.chat.tools import Tool
-from app.chat.values import made_often
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
     """How the model is to answer. None means "not said": the next lower default decides.
@@ -82,7 +80,6 @@ _values = attrgetter(*_NAMES)
 _NOTHING = _values(ChatOptions())
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """What one model call gets. A text stands for a single user message."""
@@ -96,7 +93,6 @@ class Prompt:
         return cls((UserMessage(text),), ChatOptions(**options))
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
     """What travels down the chain of advisors. To change it is to pass on another one.

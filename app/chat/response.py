@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import Any
 
 from app.chat.messages import EMPTY, AssistantMessage, Message, ToolCall, ToolMessage
-from app.chat.values import made_often
 
 
 class FinishReason(StrEnum):
@@ -28,7 +27,6 @@ def _sum(one: int | None, other: int | None) -> int | None:
     return one if other is None else other if one is None else one + other
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens used. None is unknown, which is not 0; a sum is over what is known."""
@@ -49,7 +47,6 @@ class Usage:
         )
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class Round:
     """One model call: why it ended, what it used, and which of several targets served it, where that has a name."""
@@ -59,7 +56,6 @@ class Round:
     target: str | None = None
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class ToolRun:
     """One tool call that was answered.
@@ -83,7 +79,6 @@ class ToolRun:
     ms: float = 0.0
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class ChatResponse:
     """An answer.

@@ -8,10 +8,8 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from app.chat.messages import EMPTY, JsonValue
-from app.chat.values import made_often
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
     """What the model is told of a tool.
@@ -27,7 +25,6 @@ class ToolDefinition:
     input_schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class ToolMetadata:
     """How the gateway treats a tool; the model is told nothing of it.
@@ -49,7 +46,6 @@ class ToolMetadata:
     default: bool = True
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class Progress:
     """What a running tool reports of itself. It reaches the stream and never the model."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -42,12 +43,14 @@ class Clock:
     Args:
         timeouts: the limits.
         total: in place of their `total`, None leaves it.
+        alarms: lend the one that ends its waits.
         stream: whether the answer comes in pieces.
     """
 
-    def __init__(self, timeouts: Timeouts, total: float | None, *, stream: bool) -> None:
-        self._alarm = Alarm()
-        self._now = asyncio.get_running_loop().time
+    def __init__(self, timeouts: Timeouts, total: float | None, alarms: Alarms, *, stream: bool) -> None:
+        self._alarms = alarms
+        self._alarm = alarms.lent()
+        self._now = self._alarm.loop.time
         self._silent_since = self._now()
         self._total = timeouts.total if total is None else total
         self._ends = None if self._total is None else self._silent_since + self._total
@@ -57,8 +60,8 @@ class Clock:
         self._end = timeouts.end
 
     def close(self) -> None:
-        """Nothing will be waited for any more."""
-        self._alarm.close()
+        """Nothing will be waited for any more. To be called once."""
+        self._alarms.back(self._alarm)
 
     def content_came(self) -> None:
         """The silence is over, and what came has been taken: silence begins anew."""
@@ -67,7 +70,9 @@ class Clock:
 
     def at_most(self, seconds: float | None) -> float | None:
         """The moment `seconds` from now, or the end of the whole call if that is earlier."""
-        return self._earlier(None if seconds is None else self._now() + seconds)
+        if seconds is None or self._ends is None:
+            return self._ends if seconds is None else self._now() + seconds
+        return min(self._now() + seconds, self._ends)
 
     async def head(self, send: Callable[[], Awaitable[T]]) -> T:
         """Wait for the head of an answer.
@@ -92,7 +97,9 @@ class Clock:
             ModelTimeout: it did not come in time, or there was no content for too long.
         """
         limit = self._end if at_end else self._idle if self._begun else None
-        until = self._earlier(None if limit is None else self._silent_since + limit)
+        until = self._ends
+        if limit is not None and (until is None or self._silent_since + limit < until):
+            until = self._silent_since + limit
         try:
             alarm = self._alarm.at(until)
             piece = response.take()
@@ -103,12 +110,6 @@ class Clock:
             late = f"The model server was silent for {limit} s in the middle of its answer."
             raise self._late(until, late, "idle_timeout") from None
         return piece
-
-    def _earlier(self, moment: float | None) -> float | None:
-        """This moment, or the end of the whole call if that is earlier."""
-        if moment is None or self._ends is None:
-            return self._ends if moment is None else moment
-        return min(moment, self._ends)
 
     def _late(self, until: float | None, message: str, code: str) -> ModelTimeout:
         if self._total is not None and until == self._ends:
@@ -127,7 +128,8 @@ class Alarm:
     """
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
+        """Whose waits it can end."""
         self._timer: asyncio.TimerHandle | None = None
         self._goes_off = 0.0
         self._waiting: asyncio.Task[Any] | None = None
@@ -141,7 +143,7 @@ class Alarm:
         Raises:
             TimeoutError: it is over, also where what is waited for is there: a flood of it never lets us wait.
         """
-        if moment is not None and moment <= self._loop.time():
+        if moment is not None and moment <= self.loop.time():
             raise TimeoutError
         self._until = moment
         return self
@@ -170,14 +172,39 @@ class Alarm:
     def _set(self, moment: float) -> None:
         self.close()
         self._goes_off = moment
-        self._timer = self._loop.call_at(moment, self._ring)
+        # In a context of its own: that of the task would be kept for as long as the timer is.
+        self._timer = self.loop.call_at(moment, self._ring, context=Context())
 
     def _ring(self) -> None:
         self._timer = None
         if self._waiting is None or self._until is None:
             return  # whoever waits next sets it
-        if self._until > self._loop.time():
+        if self._until > self.loop.time():
             self._set(self._until)
         else:
             self._has_rung = True
             self._waiting.cancel()
+
+
+class Alarms:
+    """Alarms that go from one call to the next, with the timers that they have: most calls need to set none."""
+
+    def __init__(self) -> None:
+        self._free: list[Alarm] = []
+
+    def lent(self) -> Alarm:
+        """One for the running loop. It is to be given back when nobody waits any more."""
+        while self._free:
+            alarm = self._free.pop()
+            if alarm.loop is asyncio.get_running_loop():
+                return alarm
+        return Alarm()  # those of other loops are let go: there is hardly ever more than one
+
+    def back(self, alarm: Alarm) -> None:
+        """Take one back."""
+        self._free.append(alarm)
+
+    def close(self) -> None:
+        """No timer is left of those that are not lent."""
+        while self._free:
+            self._free.pop().close()

@@ -166,7 +166,8 @@ class Answer:
     def take(self) -> bytes | None:
         """See `WireResponse.take`."""
         if self._unpacking is None:
-            return self._taken()
+            is_silent = not self._pieces and not self._is_whole and self._error is None
+            return None if is_silent else self._taken()
         while not (piece := self._unpacking.rest()):
             packed = self._taken()
             if not packed:

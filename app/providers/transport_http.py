@@ -15,6 +15,8 @@ from app.providers.http_line import Answer, NotHttp
 from app.providers.http_pool import Origin, Pool
 from app.providers.transport import Transport, WireRequest, WireResponse, not_http
 
+_HEADS = 64
+"""So many heads are kept."""
 _NOT_IN_HEADERS = re.compile(r"[\r\n\0]")
 
 
@@ -38,6 +40,7 @@ class HttpTransport:
         self._keep_alive = keep_alive
         self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
         self._origins: dict[str, Origin] = {}
+        self._heads = lru_cache(maxsize=_HEADS)(_head)
         self._proxied: Transport | None = None
 
     @property
@@ -53,7 +56,7 @@ class HttpTransport:
                 origin = self._origins[request.url] = Origin.of(request.url)
             if origin.is_proxied:
                 return await self._behind_a_proxy().send(request)
-            begun = _head(origin, tuple(request.headers.items()))
+            begun = self._heads(origin, tuple(request.headers.items()))
             head = f"{begun}Content-Length: {len(request.body)}\r\n\r\n".encode()
             pool = self._pool()
             while True:
@@ -99,9 +102,8 @@ class HttpTransport:
         return self._proxied
 
 
-@lru_cache(maxsize=256)
 def _head(origin: Origin, headers: tuple[tuple[str, str], ...]) -> str:
-    """The head of a request but for its last line. The requests of a model differ in nothing else."""
+    """The head of a request but for its last line: all requests of a model have the same, or one of two."""
     lines = [origin.opening]
     for name, value in headers:
         if _NOT_IN_HEADERS.search(name) or _NOT_IN_HEADERS.search(value):

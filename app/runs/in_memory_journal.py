@@ -73,7 +73,8 @@ class InMemoryJournal:
         while True:
             if after < self._dropped:
                 raise EventsGone(self._dropped + 1, after)
-            if batch := self.entries(after, _BATCH):
+            if after < self._dropped + len(self._events):
+                batch = self.entries(after, _BATCH)
                 after += len(batch)
                 yield batch
                 if len(batch) == _BATCH:

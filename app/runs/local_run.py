@@ -36,6 +36,7 @@ from app.runs.journal import (
     RunFailed,
     RunStarted,
 )
+from app.runs.once import Once
 from app.runs.readers import Reader, Readers
 from app.runs.run import RunStatus, new_run_id, status_of
 
@@ -101,7 +102,8 @@ class LocalRun:
         self._answer: RunCompleted | None = None
         self._end: RunEnd | None = None
         self._is_closed = False
-        self._over = asyncio.Event()
+        self.over = Once()
+        """That its result is there."""
         self._answering = asyncio.Event()
         self._has_answered = False
         self._is_driving = False
@@ -116,7 +118,7 @@ class LocalRun:
     def begin(self) -> LocalRun:
         """Drive the chain. Whoever drops the run before has done nothing."""
         self._task = asyncio.create_task(self._drive(self._events), name=self.id)
-        self._task.add_done_callback(lambda _: self._over.set())
+        self._task.add_done_callback(lambda _: self.over.happen())
         if self._deadline is not None:
             loop = asyncio.get_running_loop()
             self._alarm = loop.call_later(self._deadline, self._break_off, FinishReason.DEADLINE)
@@ -162,7 +164,7 @@ class LocalRun:
 
     async def result(self) -> ChatResponse:
         """See `Run.result`."""
-        await self._over.wait()
+        await self.over.happened()
         match self._end:
             case RunFailed(error):
                 raise afresh(error)
@@ -196,7 +198,7 @@ class LocalRun:
         self._is_closed = True
         self._set_end(RunFailed(error))
         self.readers.close()
-        self._over.set()
+        self.over.happen()
         self._break_off(error)
 
     async def abandon(self, error: Exception) -> None:
@@ -207,7 +209,7 @@ class LocalRun:
         """
         if not self._is_closed:
             await self._close(self._answer or RunFailed(error))
-            self._over.set()
+            self.over.happen()
 
     def _break_off(self, reason: FinishReason | Exception) -> None:
         if self._broken_off_for is not None:

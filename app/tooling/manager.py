@@ -40,7 +40,6 @@ from app.chat import (
     ToolRun,
 )
 from app.chat.tools import ProgressListener
-from app.chat.values import made_often
 from app.tooling.batch import Batch, CallEnd, ContextOf
 from app.tooling.failures import FailurePolicy
 from app.tooling.limits import ToolCallLimits, asked_so_far, refusals, rounds_used_up
@@ -51,7 +50,6 @@ SHOWN_NAME = 100
 """How much of a name that the model made up is repeated to it and in the log."""
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class ToolExecution:
     """What came of the calls of one assistant message.

@@ -13,6 +13,7 @@ from app.runs import EventsGone, LocalRun, Reader, Run
 from app.web.answers import Answer, answer_document
 from app.web.dependencies import Gateway
 from app.web.errors import Problem, problem_of
+from app.web.presence import while_connected
 from app.web.sse import RunStream
 
 T = TypeVar("T")
@@ -70,14 +71,18 @@ async def check_readable(run: Run, after: int = 0) -> int:
     return last
 
 
-async def outcome_of(run: Run, gateway: Gateway) -> ChatResponse | Problem:
-    """The run's answer, or the problem that it failed with, when it has ended.
+async def outcome_of(run: Run, gateway: Gateway, request: Request) -> ChatResponse | Problem:
+    """The run's answer, or the problem that it failed with, when it has ended and the caller is still there.
 
     Raises:
+        ClientDisconnect: the caller went away.
         ShuttingDown: it is another replica's, and goes on there when this one leaves.
     """
     work = partial(or_problem, run, run.result)
-    return await (work() if isinstance(run, LocalRun) else gateway.runs.attend(work))
+    if not isinstance(run, LocalRun):
+        return await while_connected(request, gateway.runs.attend(work))
+    await while_connected(request, run.over.happened())
+    return await work()
 
 
 async def or_problem(run: Run, work: Callable[[], Awaitable[T]]) -> T | Problem:

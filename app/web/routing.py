@@ -8,7 +8,7 @@ anything to close, and what comes back is a response: so the order of calls is m
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fastapi import APIRouter, Request, Response
@@ -75,10 +75,10 @@ def _fixed(router: Router) -> Iterator[tuple[tuple[str, str], tuple[DirectRoute,
 
 
 class _Step(NamedTuple):
-    """A call, and where in the values so far its arguments stand."""
+    """A call, and where in the values so far its arguments stand, in its order."""
 
     call: Callable[..., Awaitable[Any]]
-    arguments: dict[str, int]
+    places: Sequence[int]
 
 
 def _answering(endpoint: Dependant) -> ASGIApp:
@@ -88,8 +88,9 @@ def _answering(endpoint: Dependant) -> ASGIApp:
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
         values: list[Any] = [request]
-        for call, arguments in steps:
-            values.append(await call(**{name: values[place] for name, place in arguments.items()}))
+        value_at = values.__getitem__
+        for call, places in steps:
+            values.append(await call(*map(value_at, places)))
         response: Response = values[-1]
         await response(scope, receive, send)
 
@@ -107,8 +108,9 @@ def _plan(dependant: Dependant, steps: list[_Step], places: dict[Any, int]) -> i
     for needed in dependant.dependencies:
         if needed.name is not None:
             arguments[needed.name] = _plan(needed, steps, places)
-    if missing := inspect.signature(call).parameters.keys() - arguments.keys():
+    parameters = inspect.signature(call).parameters
+    if missing := parameters.keys() - arguments.keys():
         raise TypeError(f"{call.__qualname__} takes what no dependency gives: {', '.join(sorted(missing))}")
-    steps.append(_Step(call, arguments))
+    steps.append(_Step(call, [arguments[name] for name in parameters]))
     places[call] = len(steps)
     return len(steps)

@@ -188,31 +188,33 @@ class _Line:
         self._send = send
         self._heartbeat = heartbeat
         self._is_over = is_over
-        self._lock = asyncio.Lock()
         self._clock = asyncio.get_running_loop().time
         self._written = self._clock()
         self._writing = False
+        self._free: asyncio.Event | None = None
         self._begun = asyncio.Event()
         self.closed = False
         """Whether the last message was sent."""
 
     async def __call__(self, message: Message) -> None:
         """Send the message, unless the last one has been sent."""
-        await self._lock.acquire()
+        while self._writing:
+            self._free = self._free or asyncio.Event()
+            await self._free.wait()
+        if self.closed:
+            return
+        self._writing, self._written = True, self._clock()
         try:
-            if self.closed:
-                return
-            self._written = self._clock()
-            self._writing = True
             await self._send(message)
-            self._writing = False
-            self._written = self._clock()
-            if message["type"] == "http.response.body":
-                self.closed = not message.get("more_body", False)
-            else:
-                self._begun.set()
         finally:
-            self._lock.release()
+            self._writing, self._written = False, self._clock()
+            if self._free is not None:
+                self._free.set()
+                self._free = None
+        if message["type"] == "http.response.body":
+            self.closed = not message.get("more_body", False)
+        else:
+            self._begun.set()
 
     async def end(self) -> None:
         """End the response here, in good order. What is sent afterwards is dropped."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Awaitable, Callable
+from contextvars import Context, ContextVar
 from typing import TypeVar
 
 import pytest
 
-from app.providers.clock import Alarm
+from app.providers.clock import Alarm, Alarms
 from tests.support.gates import PATIENCE
 from tests.support.loop_time import LoopTime
 
@@ -134,22 +136,87 @@ async def test_what_ends_all_the_same_when_its_time_is_over_has_ended_and_its_ta
     assert await working == ("done", 0)
 
 
-async def test_an_alarm_that_is_closed_leaves_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_timers: list[asyncio.TimerHandle] = []
+@pytest.fixture
+async def set_timers(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.TimerHandle]:
+    """The timers that were set in the running loop."""
+    timers: list[asyncio.TimerHandle] = []
     loop = asyncio.get_running_loop()
     call_at = loop.call_at
 
-    def noted(moment: float, ring: Callable[[], None]) -> asyncio.TimerHandle:
-        set_timers.append(call_at(moment, ring))
-        return set_timers[-1]
+    def noted(moment: float, ring: Callable[[], None], *, context: Context) -> asyncio.TimerHandle:
+        timers.append(call_at(moment, ring, context=context))
+        return timers[-1]
 
     monkeypatch.setattr(loop, "call_at", noted)
+    return timers
+
+
+async def test_an_alarm_that_is_closed_leaves_no_timer(set_timers: list[asyncio.TimerHandle]) -> None:
     alarm = Alarm()
     for _ in range(3):
         await wait(alarm, at_once, soon(PATIENCE))
     alarm.close()
 
     assert [timer.cancelled() for timer in set_timers] == [True]
+
+
+async def test_calls_one_after_the_other_have_one_timer_until_no_more_are_made(
+    set_timers: list[asyncio.TimerHandle],
+) -> None:
+    alarms = Alarms()
+    for _ in range(3):
+        alarm = alarms.lent()
+        await wait(alarm, at_once, soon(PATIENCE))
+        alarms.back(alarm)
+    assert [timer.cancelled() for timer in set_timers] == [False]
+
+    alarms.close()
+
+    assert [timer.cancelled() for timer in set_timers] == [True]
+
+
+async def test_calls_at_the_same_time_have_an_alarm_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    time, alarms = LoopTime(monkeypatch), Alarms()
+    short, long = (asyncio.ensure_future(wait(alarms.lent(), for_ever, soon(seconds))) for seconds in (1, 100))
+
+    await time.passes(2)
+
+    with pytest.raises(TimeoutError):
+        await short
+    assert not long.done()
+    long.cancel()
+
+
+def test_an_alarm_is_lent_to_its_own_loop_only() -> None:
+    alarms = Alarms()
+
+    async def waited() -> Alarm:
+        alarm = alarms.lent()
+        await wait(alarm, at_once, soon(PATIENCE))
+        alarms.back(alarm)
+        return alarm
+
+    assert asyncio.run(waited()) is not asyncio.run(waited())
+
+
+async def test_a_timer_keeps_nothing_of_the_call_that_set_it() -> None:
+    class Request:
+        """Something that a call's context holds."""
+
+    of_call: ContextVar[Request] = ContextVar("of_call")
+    alarm = Alarm()
+
+    async def call() -> weakref.ref[Request]:
+        request = Request()
+        of_call.set(request)
+        await wait(alarm, at_once, soon(PATIENCE))
+        return weakref.ref(request)
+
+    request = await asyncio.ensure_future(call())
+    await asyncio.sleep(0)  # what ran the task lets go of it
+
+    assert request() is None
+    alarm.close()
 
 
 async def test_only_a_task_can_wait() -> None:

@@ -30,7 +30,7 @@ from app.chat import (
     Usage,
     well_formed,
 )
-from app.providers.clock import Clock, Timeouts
+from app.providers.clock import Alarms, Clock, Timeouts
 from app.providers.openai import OpenAIModel
 from app.providers.profiles import Profile
 from app.providers.transport import WireRequest, WireResponse
@@ -491,7 +491,7 @@ async def test_what_a_refused_request_used_is_unknown(stream: bool) -> None:
 
 
 async def test_without_limits_a_call_may_take_for_ever() -> None:
-    clock = Clock(Timeouts(None, None, None, None, None), None, stream=True)
+    clock = Clock(Timeouts(None, None, None, None, None), None, Alarms(), stream=True)
 
     async def send() -> ScriptedResponse:
         return ScriptedResponse(b"x")
@@ -546,7 +546,7 @@ def test_a_stream_is_an_async_generator_that_begins_when_it_is_iterated() -> Non
     ],
     ids=["an answer", "an error", "a cut answer", "no answer"],
 )
-async def test_a_call_that_has_ended_leaves_no_timer(
+async def test_calls_that_have_ended_leave_one_timer_and_none_when_their_model_is_closed(
     stream: bool, script: Callable[[], ScriptedResponse | ModelError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timers: list[asyncio.TimerHandle] = []
@@ -558,9 +558,11 @@ async def test_a_call_that_has_ended_leaves_no_timer(
         return timers[-1]
 
     monkeypatch.setattr(loop, "call_at", noted)
-    model, _ = model_of(script())
-    with suppress(ModelError):
-        await asked(model, stream=stream)
+    model, _ = model_of(*(script() for _ in range(3)))
+    for _ in range(3):
+        with suppress(ModelError):
+            await asked(model, stream=stream)
+    assert [timer.cancelled() for timer in timers].count(False) == 1
+    await model.aclose()
 
-    assert timers
-    assert [timer for timer in timers if not timer.cancelled()] == []
+    assert all(timer.cancelled() for timer in timers)

@@ -21,6 +21,12 @@ from tests.support.chunks import DONE, chunk, event
 from tests.support.reading import read, singly
 
 TEXTS = st.none() | st.text(max_size=8)
+FRAGMENTS = st.builds(
+    lambda index, name, arguments: {"index": index, "id": f"of {index}", "function": {"name": name, **arguments}},
+    st.integers(0, 2),
+    st.just("trams"),
+    st.fixed_dictionaries({}, optional={"arguments": st.sampled_from(["{", '"line": 4', ""])}),
+)
 DELTAS = st.fixed_dictionaries(
     {},
     optional={
@@ -29,12 +35,18 @@ DELTAS = st.fixed_dictionaries(
         "reasoning": TEXTS,
         "role": TEXTS,
         "refusal": st.none(),
-        "tool_calls": st.none(),
+        "tool_calls": st.none() | st.lists(FRAGMENTS, max_size=2),
         "function_call": st.none(),
     },
 )
 CHUNKS = st.fixed_dictionaries(
-    {"choices": DELTAS.map(lambda delta: [{"index": 0, "delta": delta, "finish_reason": None}])},
+    {
+        "choices": st.builds(
+            lambda delta, finish: [{"index": 0, "delta": delta, "finish_reason": finish}],
+            DELTAS,
+            st.sampled_from([None, None, None, "stop", "length", "tool_calls"]),
+        )
+    },
     optional={"id": TEXTS, "model": TEXTS, "usage": st.none(), "created": st.integers(0, 2**40)},
 )
 
@@ -55,9 +67,10 @@ def test_plain_chunks_make_the_same_deltas_and_the_same_answer_either_way(chunks
         at_length.add(decode(data), told[1])
 
     assert told[0] == told[1]
-    assert (plainly.size, plainly.begun, plainly.ends_in_usage) == (
+    assert (plainly.size, plainly.begun, plainly.finished, plainly.ends_in_usage) == (
         at_length.size,
         at_length.begun,
+        at_length.finished,
         at_length.ends_in_usage,
     )
     assert plainly.close([]) == at_length.close([])
@@ -66,8 +79,11 @@ def test_plain_chunks_make_the_same_deltas_and_the_same_answer_either_way(chunks
 @pytest.mark.parametrize(
     "data",
     [
-        json.dumps(chunk({"content": "a"}, finish="stop")),
-        json.dumps(chunk({"content": "a", "tool_calls": [{"index": 0}]})),
+        json.dumps(chunk({"content": "a"}, finish="content_filter")),
+        json.dumps(chunk({"content": "a"}, finish="error")),
+        json.dumps(chunk({"content": "a", "tool_calls": {"index": 0}})),
+        json.dumps(chunk({"content": "a", "tool_calls": ["trams"]})),
+        json.dumps(chunk({"content": "a", "function_call": {"name": "trams"}})),
         json.dumps(chunk({"content": [{"type": "text", "text": "a"}]})),
         json.dumps(chunk({"content": "a", "thought_signature": "b"})),
         json.dumps({**chunk({"content": "a"}), "usage": {"prompt_tokens": 1}}),

@@ -7,7 +7,7 @@ import logging
 
 import httpx
 import pytest
-from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
 
 from app.chat import Prompt
 from app.providers.scripted import ScriptedModel
@@ -39,12 +39,24 @@ async def test_without_a_sane_one_an_id_is_made_for_each_request(given: str | No
     assert len(made) == 32
 
 
-async def test_an_id_that_a_response_has_by_itself_is_replaced() -> None:
-    line = httpx.ASGITransport(RequestIds(Response(headers={"X-Request-ID": "theirs"})))
-    async with httpx.AsyncClient(transport=line, base_url="http://gateway") as client:
-        response = await client.get("/", headers={"x-request-id": "mine"})
+@pytest.mark.parametrize("headers", [None, [(b"x-request-id", b"theirs"), (b"x-request-id", b"twice")], [(b"a", b"b")]])
+async def test_a_response_has_one_id_whatever_the_application_sent(headers: list[tuple[bytes, bytes]] | None) -> None:
+    sent: list[Message] = []
 
-    assert response.headers.get_list("x-request-id") == ["mine"]
+    async def app(_: Scope, __: Receive, send: Send) -> None:
+        start: Message = {"type": "http.response.start", "status": 204}
+        await send(start if headers is None else {**start, "headers": headers})
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        raise AssertionError("nothing is received")
+
+    await RequestIds(app)({"type": "http", "headers": [(b"x-request-id", b"mine")]}, receive, send)
+
+    others = [(name, value) for name, value in headers or [] if name != b"x-request-id"]
+    assert sent[0]["headers"] == [*others, (b"x-request-id", b"mine")]
 
 
 @both_modes

@@ -88,7 +88,8 @@ class AnswerAssembly:
         self._told_model: Any = None
         self._id: str | None = None
         self._model: str | None = None
-        self._size = 0
+        self.size = 0
+        """How much has come, in bytes. Grows with content only."""
         self.usage: Usage | None = None
         """What the server has told of it so far."""
         self.finished = False
@@ -97,16 +98,6 @@ class AnswerAssembly:
         """Whether anything of the answer's choice came, be it empty."""
         self.ends_in_usage = False
         """Whether the last chunk was one of usage only, which comes after the end of an answer."""
-
-    @property
-    def size(self) -> int:
-        """How much has come, in bytes. Grows with content only."""
-        return self._size + self._calls.size
-
-    @property
-    def progress(self) -> int:
-        """A number that grows with content, and with the reason why the answer ended."""
-        return self._size + self._calls.size + self.finished
 
     @property
     def takes_plain(self) -> bool:
@@ -147,18 +138,23 @@ class AnswerAssembly:
             self._refuse()
 
     def add_plain(self, chunk: PlainChunk, told: list[Delta]) -> None:
-        """Take a chunk that holds nothing but a piece of text or reasoning. See `add`."""
+        """Take a chunk that holds a piece of text, of reasoning or of a call, or the end of them. See `add`."""
         if chunk.id != self._told_id or chunk.model != self._told_model:  # nearly every chunk says the same
             self._name(chunk.id, chunk.model)
         self.ends_in_usage = False
         self.begun = True
-        delta = chunk.choices[0].delta
+        [choice] = chunk.choices
+        delta = choice.delta
         if thought := delta.reasoning_content or delta.reasoning:
             self._reasoning_field = self._reasoning_field or REASONING_FIELDS[0 if delta.reasoning_content else 1]
             self._say_text(thought, "reasoning", told)
         if delta.content:
             self._say_text(delta.content, "text", told)
-        if self._size + self._calls.size > self._max_answer:
+        if delta.tool_calls:
+            self._call(delta.tool_calls, told)
+        if choice.finish_reason:
+            self._finish, self.finished = choice.finish_reason, True
+        if self.size > self._max_answer:
             self._refuse()
 
     def close(self, told: list[Delta]) -> ChatResponse:
@@ -239,7 +235,7 @@ class AnswerAssembly:
                 self._say_text(text, part_kind, told)
 
     def _say_text(self, text: str, kind: PartKind, told: list[Delta]) -> None:
-        self._size += bytes_of(text)
+        self.size += bytes_of(text)
         if self._tags and kind == "text":
             for side, piece in self._tags.feed(text):
                 self._tell(side, piece, told)
@@ -268,7 +264,7 @@ class AnswerAssembly:
         for fragment in fragments:
             if not isinstance(fragment, dict):
                 raise protocol_error(f"a tool call that is a {type(fragment).__name__}")
-            self._calls.add(fragment, told)
+            self.size += self._calls.add(fragment, told)
 
     def _take_usage(self, chunk: Mapping[str, Any], own: list[dict[str, Any]]) -> bool:
         usage = None
@@ -284,7 +280,7 @@ class AnswerAssembly:
         kept = self._kept.get(field)
         if value is None:
             return
-        self._size += bytes_of(str(value))
+        self.size += bytes_of(str(value))
         if isinstance(kept, list) and isinstance(value, list):
             kept.extend(value)
         elif isinstance(kept, dict) and isinstance(value, dict):

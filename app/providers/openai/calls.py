@@ -51,14 +51,16 @@ class ToolCallAssembly:
         self._by_index: dict[object, _OpenCall] = {}
         self._by_label: dict[tuple[object, str], _OpenCall] = {}
         self._ids: set[str] = set()
-        self.size = 0
 
-    def add(self, fragment: Mapping[str, Any], told: list[Delta]) -> None:
+    def add(self, fragment: Mapping[str, Any], told: list[Delta]) -> int:
         """Take one entry of a delta's `tool_calls`.
 
         Args:
             fragment: the entry.
             told: gets the events that it makes.
+
+        Returns:
+            What it counts towards the size of the answer.
 
         Raises:
             ModelProtocolError: the fragment cannot be read.
@@ -73,6 +75,11 @@ class ToolCallAssembly:
         call_id, name = self._label(fragment.get("id"), "id"), self._label(function.get("name"), "name")
         arguments = _arguments(function.get("arguments"))
         call = self._find(index, call_id, name, arguments)
+        size = 0
+        if call is None:
+            call = _OpenCall(self._secrets)
+            self._calls.append(call)
+            size = _CALL_WEIGHT
         if call_id and not call.sent_id:
             call.sent_id = call_id
             call.id = self._unique(call_id)
@@ -81,8 +88,8 @@ class ToolCallAssembly:
         self._by_index[index] = self._by_index[None] = call
         if call_id and call_id == call.sent_id and call.is_repeated_by(arguments):
             arguments = ""
-        self.size += bytes_of(arguments) + call.keep(fragment, function)
         call.grow(name, arguments, told)
+        return size + bytes_of(arguments) + call.keep(fragment, function)
 
     def complete(self) -> bool:
         """Whether every call has a name and arguments that are closed, or none."""
@@ -112,15 +119,12 @@ class ToolCallAssembly:
             told += map(ToolCallReady, calls)
         return calls
 
-    def _find(self, index: object, call_id: str, name: str, arguments: str) -> _OpenCall:
+    def _find(self, index: object, call_id: str, name: str, arguments: str) -> _OpenCall | None:
+        """The call that goes on with a fragment, None where a new one begins."""
         call = self._by_label.get((index, call_id)) if call_id else None
         if call is None:
             call = self._by_index.get(index)
-        if call is None or call.is_over(call_id, name, arguments):
-            call = _OpenCall(self._secrets)
-            self._calls.append(call)
-            self.size += _CALL_WEIGHT
-        return call
+        return None if call is None or call.is_over(call_id, name, arguments) else call
 
     def _label(self, value: Any, field: str) -> str:
         return "" if value is None else masked(_text(value, field), self._secrets)

@@ -52,6 +52,7 @@ _OPENINGS: Mapping[type[ModelError], str] = {
 _LONGEST = 500
 _LOOKED_AT = 4000
 _MESSAGE_KEYS = ("message", "msg", "detail", "description", "error_description", "error_msg", "reason", "title")
+_WORDS = frozenset(_MESSAGE_KEYS)
 _CODE_KEYS = ("code", "error_code", "type")
 _STATUS_KEYS = ("status", "status_code", "http_status", "code", "error_code")
 _CHUNK_KEYS = frozenset({"choices", "id", "model", "object", "type", "usage"})
@@ -110,7 +111,7 @@ def tells_of_an_error(payload: Mapping[str, Any]) -> bool:
     """
     if payload.get("error") or payload.get("object") == "error" or payload.get("type") == "error":
         return True
-    if payload.get("choices") or not any(payload.get(key) for key in _MESSAGE_KEYS):
+    if payload.get("choices") or _WORDS.isdisjoint(payload) or not any(payload.get(key) for key in _MESSAGE_KEYS):
         return False
     code = payload.get("code")
     if isinstance(code, str | int):

@@ -18,7 +18,7 @@ _DRAIN_TIME = 0.1
 
 
 class Exchange:
-    """An answer whose head has come. Whoever got it enters it at once, and asks for `more` until it `is_over`.
+    """An answer whose head has come. Whoever got it enters it at once, and asks for `more` until it is `Completed`.
 
     Args:
         response: the answer. Closed at the end of the block.
@@ -39,11 +39,6 @@ class Exchange:
             error.usage = self._reader.usage  # a failed answer is billed all the same
         self._clock.close()
         await self._response.aclose()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the answer is whole and told."""
-        return self._reader.done
 
     async def more(self) -> Iterator[ChatEvent]:
         """Wait for the next piece of the body. Returns the events in it, to be iterated to their end.

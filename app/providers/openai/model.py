@@ -21,7 +21,7 @@ from app.chat import (
     one_by_one,
 )
 from app.providers.address import Address, bearer, checked_headers, secrets_of
-from app.providers.clock import Clock, Timeouts
+from app.providers.clock import Alarms, Clock, Timeouts
 from app.providers.openai.errors import error_of_status
 from app.providers.openai.exchange import Exchange
 from app.providers.openai.reader import MAX_ANSWER, MAX_EVENT, ChatCompletionReader
@@ -84,6 +84,7 @@ class OpenAIModel:
         self._profile = profile or profile_for(self._address.url)
         self._requests = RequestWriter(model, self._profile)
         self._timeouts = timeouts or Timeouts()
+        self._alarms = Alarms()
         self._caps = {"max_event": max_event, "max_answer": max_answer}
         self.name = name or model or "model"
         self.default_options = default_options or ChatOptions()
@@ -110,14 +111,17 @@ class OpenAIModel:
     async def stream_batches(self, prompt: Prompt) -> ChatEvents:
         """See `BatchingModel.stream_batches`."""
         async with await self._ask(prompt, stream=True) as exchange:
-            while not exchange.is_over:
+            while True:
                 for event in await exchange.more():
                     if isinstance(event, Completed):
                         await exchange.drain()
+                        yield event
+                        return
                     yield event
 
     async def aclose(self) -> None:
         """Close the transport."""
+        self._alarms.close()
         await self._transport.aclose()
 
     async def _ask(self, prompt: Prompt, *, stream: bool) -> Exchange:
@@ -129,7 +133,7 @@ class OpenAIModel:
             connect_timeout=self._timeouts.connect,
             shown_url=self._address.shown,
         )
-        clock = Clock(self._timeouts, prompt.options.timeout, stream=stream)
+        clock = Clock(self._timeouts, prompt.options.timeout, self._alarms, stream=stream)
         try:
             response = await clock.head(partial(self._transport.send, request))
         except BaseException:

@@ -1,13 +1,14 @@
-"""The chunks that answers are nearly made of: a piece of text or of reasoning, and nothing else.
+"""The chunks that answers are nearly made of: a piece of text, of reasoning or of a call, or the end of them.
 
 They are decoded into a shape of their own, which takes half the time that a dictionary does, and need not be looked
-through for anything else. What does not fit the shape to the letter (another field, another type, a reason why the
-answer ended, usage) is no plain chunk, and is read as any JSON is: so nothing is let by here.
+through for anything else, but for the pieces of calls. What does not fit the shape to the letter (another field,
+another type, a reason of the server's own why the answer ended, usage) is no plain chunk, and is read as any JSON is:
+so nothing is let by here.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.json import Decoder
@@ -21,7 +22,7 @@ class PlainDelta(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     reasoning: str | None = None
     role: str | None = None
     refusal: None = None
-    tool_calls: None = None
+    tool_calls: list[dict[str, Any]] | None = None
     function_call: None = None
 
 
@@ -29,11 +30,11 @@ class _Choice(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     delta: PlainDelta
     index: Literal[0] = 0
     logprobs: None = None
-    finish_reason: None = None
+    finish_reason: Literal["stop", "length", "tool_calls"] | None = None
 
 
 class PlainChunk(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """A chunk with a single choice, the answer's, which goes on."""
+    """A chunk with a single choice, the answer's."""
 
     choices: tuple[_Choice]
     id: str | None = None

@@ -106,14 +106,15 @@ class ChatCompletionReader:
         Raises:
             ModelError: while iterating, after what could be read: the answer cannot be used.
         """
-        before = self._answer.progress
+        answer = self._answer
+        size, finished = answer.size, answer.finished
         told: list[Delta] = []  # a generator in a generator for each chunk would cost more than what they do
         try:
             self._feed(chunk, told)
         except ModelError:
             yield from _together(told)
             raise
-        self.grew = self._kind == "json" or self._answer.progress != before
+        self.grew = self._kind == "json" or answer.size != size or answer.finished is not finished
         yield from self._told(told)
 
     def close(self) -> Iterator[ChatEvent]:

@@ -44,7 +44,7 @@ async def chat(request: Request, body: Chat, gateway: CurrentGateway, principal:
         return json_response(run_document(run, answer_of(run, gateway)), 202, headers)
     reader = await run.enter()
     try:
-        outcome = await while_connected(request, outcome_of(run, gateway))
+        outcome = await outcome_of(run, gateway, request)
     finally:
         reader.leave()
     if isinstance(outcome, Problem):
