@@ -122,6 +122,12 @@ def test_a_request_that_is_changed_is_otherwise_the_same(changes: dict[str, Any]
     assert ASKED.changed(**changes) == replace(ASKED, **changes)
 
 
+def test_the_request_that_is_changed_here_says_something_in_each_field() -> None:
+    silent = ChatRequest(Prompt.of("Bye"))
+
+    assert [each.name for each in fields(silent) if getattr(ASKED, each.name) == getattr(silent, each.name)] == []
+
+
 def test_a_prompt_of_a_text_is_one_user_message() -> None:
     assert Prompt.of("Hello", seed=3) == Prompt((UserMessage("Hello"),), ChatOptions(seed=3))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -63,6 +63,12 @@ ANSWER = ChatResponse(
     (AssistantMessage("Hi"),),
     {"limit": 1},
 )
+
+
+def test_the_answer_that_is_changed_here_says_something_in_each_field() -> None:
+    silent = ChatResponse(AssistantMessage(), FinishReason.STOP)
+
+    assert [each.name for each in fields(silent) if getattr(ANSWER, each.name) == getattr(silent, each.name)] == []
 
 
 def test_an_answer_whose_tools_have_run_has_their_results_and_is_otherwise_the_same() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import pytest
@@ -533,3 +533,36 @@ def test_a_stream_is_an_async_generator_that_begins_when_it_is_iterated() -> Non
 
     assert isinstance(model.stream(HI), AsyncGenerator)
     assert transport.requests == []
+
+
+@both_modes
+@pytest.mark.parametrize(
+    "script",
+    [
+        lambda: ScriptedResponse(text_stream("ok")),
+        lambda: ScriptedResponse(b"{}", status=500),
+        lambda: ScriptedResponse(text_stream("ok")[:30]),
+        lambda: ModelUnavailable("nobody answers"),
+    ],
+    ids=["an answer", "an error", "a cut answer", "no answer"],
+)
+async def test_calls_that_have_ended_leave_one_timer_and_none_when_their_model_is_closed(
+    stream: bool, script: Callable[[], ScriptedResponse | ModelError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timers: list[asyncio.TimerHandle] = []
+    loop = asyncio.get_running_loop()
+    call_at = loop.call_at
+
+    def noted(moment: float, *called: Any, **options: Any) -> asyncio.TimerHandle:
+        timers.append(call_at(moment, *called, **options))
+        return timers[-1]
+
+    monkeypatch.setattr(loop, "call_at", noted)
+    model, _ = model_of(*(script() for _ in range(3)))
+    for _ in range(3):
+        with suppress(ModelError):
+            await asked(model, stream=stream)
+    assert [timer.cancelled() for timer in timers].count(False) == 1
+    await model.aclose()
+
+    assert all(timer.cancelled() for timer in timers)

@@ -29,6 +29,7 @@ from app.chat import (
     Usage,
 )
 from app.runs import (
+    Entry,
     EventsGone,
     InMemoryJournal,
     JournalLimits,
@@ -68,6 +69,14 @@ async def read(journal: InMemoryJournal, after: int = 0) -> list[int]:
 
 
 # --- how much is kept
+
+
+async def test_what_is_left_keeps_its_number_and_its_round() -> None:
+    journal = journal_of(events=2)
+    for round_, event in enumerate(words(4), 1):
+        await journal.append(round_, event)
+
+    assert journal.entries(0, BATCH) == [Entry(3, 3, TextDelta("2")), Entry(4, 4, TextDelta("3"))]
 
 
 async def test_the_oldest_events_go_when_there_are_too_many() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import httpx
 import pytest
@@ -52,6 +52,20 @@ CLOSED: list[str] = []
 def opened_for_it() -> Iterator[str]:
     yield "opened"
     CLOSED.append("opened")
+
+
+def test_fastapi_has_no_layers_but_those_that_are_known_here() -> None:
+    app = FastAPI()
+    layer: Any = app.build_middleware_stack()
+    known = []
+    while layer is not app.router:
+        known.append(type(layer).__name__)
+        layer = layer.app
+
+    assert known == [
+        *("ServerErrorMiddleware", "ExceptionTelemetryMiddleware", "AppBodyLimitMiddleware"),
+        *("ExceptionMiddleware", "AsyncExitStackMiddleware"),
+    ]
 
 
 async def test_routes_mounts_handlers_and_middleware_of_others_work() -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from app.chat import (
@@ -309,6 +311,32 @@ async def test_a_fault_after_the_response_has_begun_is_left_to_the_server() -> N
         await Problems(broken, HANDLERS)({"type": "http", "method": "GET", "path": "/"}, receive, send)
 
     assert [message["type"] for message in sent] == ["http.response.start"]
+
+
+async def test_a_handlers_response_that_breaks_off_is_left_to_the_server() -> None:
+    sent: list[Message] = []
+
+    async def broken(_: Scope, __: Receive, ___: Send) -> None:
+        raise ValueError
+
+    async def tell(_: Request, __: Exception) -> StreamingResponse:
+        return StreamingResponse(breaking_off())
+
+    async def breaking_off() -> AsyncIterator[str]:
+        yield "I was"
+        raise ZeroDivisionError
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    scope = {"type": "http", "asgi": {"spec_version": "2.4"}, "method": "GET", "path": "/", "headers": []}
+    with pytest.raises(ZeroDivisionError):
+        await Problems(broken, {ValueError: tell})(scope, receive, send)
+
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
 
 
 async def test_a_lifespan_that_yields_no_gateway_is_said_to_be_wrong(caplog: pytest.LogCaptureFixture) -> None:

@@ -194,6 +194,23 @@ async def test_when_the_server_stops_the_stream_ends_with_the_reason(monkeypatch
     assert runs.draining
 
 
+async def test_when_the_server_stops_a_client_that_reads_nothing_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(AppStatus, "should_exit", True)
+    monkeypatch.setattr(sse, "_FAREWELL", 0.001)
+
+    async def stall(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    runs, run = await start(ScriptedModel(Hesitant()))
+    async with asyncio.timeout(PATIENCE):
+        await stream_of(runs, run)(SCOPE, Wire().receive, Wire(stall).send)
+
+    assert runs.draining
+
+
 async def test_when_the_server_stops_a_run_may_still_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AppStatus, "should_exit", True)
     reply, wire = Hesitant("At last."), Wire()
