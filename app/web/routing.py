@@ -111,6 +111,8 @@ def _plan(dependant: Dependant, steps: list[_Step], places: dict[Any, int]) -> i
     parameters = inspect.signature(call).parameters
     if missing := parameters.keys() - arguments.keys():
         raise TypeError(f"{call.__qualname__} takes what no dependency gives: {', '.join(sorted(missing))}")
+    if any(parameter.kind is parameter.KEYWORD_ONLY for parameter in parameters.values()):
+        raise TypeError(f"{call.__qualname__} takes arguments by name only, and is given them in order")
     steps.append(_Step(call, [arguments[name] for name in parameters]))
     places[call] = len(steps)
     return len(steps)

@@ -128,10 +128,12 @@ class RunStream(EventSourceResponse):
                     beside.append(tasks.create_task(self._end_when_drained(self._drained, line)))
                 # In a task of its own: this one waits behind all the middleware, which each event would have to pass.
                 tasks.create_task(self._send_events(line, beside))
-        except* (_HungUp, _TimeIsUp):
-            pass
-        except* OSError as errors:
-            logger.info("the client of %s is lost: %s", self._run.id, errors.exceptions[0])
+        except ExceptionGroup as errors:
+            if lost := errors.subgroup(OSError):
+                logger.info("the client of %s is lost: %s", self._run.id, lost.exceptions[0])
+            _, unexpected = errors.split((_HungUp, _TimeIsUp, OSError))
+            if unexpected:
+                raise unexpected.exceptions[0] from None  # as if there were no tasks
         finally:
             self._reader.leave()
             del self._run  # tasks that were cancelled keep this response until garbage is collected

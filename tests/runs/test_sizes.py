@@ -43,6 +43,7 @@ OF_ANSWER = (
         (TextDelta("Köln"), 5),
         (ToolCallReady(CALL), OF_CALL),
         (ToolCallProgress("c_1", "depth", "half", 1, 2, {"at": ["5 m", 6]}), len("c_1depthhalf") + 66 + 64 + 3 + 64),
+        (ToolCallProgress("c_1", "depth", data=b"neither a text nor made of any"), len("c_1depth")),
         (ToolCallSucceeded("c_1", "depth", "11 m", 1.5), len("c_1depth11 m")),
         (RoundCompleted(1, FinishReason.STOP, Usage(1), "far"), len("far")),
         (RunCompleted(ANSWER), OF_ANSWER),

@@ -84,9 +84,17 @@ async def with_a_query_parameter(page: int) -> Response:
     return Response(str(page))
 
 
+async def by_name_only(*, request: Request) -> Response:
+    return Response(request.url.path)
+
+
 @pytest.mark.parametrize(
     ("endpoint", "told"),
-    [(not_async, "is no coroutine function"), (with_a_query_parameter, "takes what no dependency gives: page")],
+    [
+        (not_async, "is no coroutine function"),
+        (with_a_query_parameter, "takes what no dependency gives: page"),
+        (by_name_only, "takes arguments by name only"),
+    ],
 )
 def test_what_could_not_be_answered_stops_the_start(endpoint: Any, told: str) -> None:
     with pytest.raises(TypeError, match=told):

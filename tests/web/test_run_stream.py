@@ -264,6 +264,46 @@ async def test_a_write_that_takes_long_is_no_silence() -> None:
     assert wire.events[-1].name == "run.completed"
 
 
+async def test_the_end_of_a_response_waits_for_the_write_before_it() -> None:
+    sent: list[Message] = []
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(message: Message) -> None:
+        if message.get("body"):
+            begun.set()
+            await go_on.wait()
+        sent.append(message)
+
+    line = sse._Line(slow, None, lambda: False)
+    await line({"type": "http.response.start", "status": 200, "headers": []})
+    writing = asyncio.create_task(line({"type": "http.response.body", "body": b"first", "more_body": True}))
+    await begun.wait()
+    ending = [asyncio.create_task(line.end()) for _ in range(2)]
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.gather(writing, *ending)
+
+    assert [message.get("body") for message in sent] == [None, b"first", b""]
+
+
+class Broken(InMemoryJournal):
+    """A journal that cannot be read."""
+
+    async def follow(self, after: int = 0) -> AsyncGenerator[Sequence[Entry], None]:
+        """See `Journal.follow`."""
+        async for batch in super().follow(after):
+            yield batch
+            raise ZeroDivisionError
+
+
+async def test_what_nobody_expects_reaches_the_server_as_it_is() -> None:
+    client = ChatClient(ScriptedModel("Hi"))
+    run = LocalRun(client.run(ChatRequest(Prompt.of("Hello"), stream=True)), journal=Broken()).begin()
+
+    with pytest.raises(ZeroDivisionError):
+        await stream_of(Runs(client), run)(SCOPE, Wire().receive, Wire().send)
+
+
 class LateToEnd(InMemoryJournal):
     """A journal whose readers learn a while after its last entry that it was the last."""
 
