@@ -14,7 +14,6 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from app.chat import ConfigurationError, ToolError
@@ -99,10 +98,8 @@ class ToolThreads:
         self._max_wait = max_wait
         self._max_idle = max_idle
         self._waiting: deque[_Job[Any]] = deque()
-        # Entered anew where a call is freed while it is held, as those of a closed loop may be: it withdraws.
-        self._lock = threading.RLock()
-        # It is rung once for each call that is queued. A condition would do, and is written in Python.
-        self._bell: SimpleQueue[None] = SimpleQueue()
+        # Its lock may be entered anew, where a call is freed while it is held, as those of a closed loop may be.
+        self._work_or_idle = threading.Condition()
         self._threads = 0
         self._busy = 0
 
@@ -140,11 +137,11 @@ class ToolThreads:
 
     def _submit(self, job: _Job[Any]) -> bool:
         """Queue a call; whether there is a thread that takes it at once."""
-        with self._lock:
+        with self._work_or_idle:
             self._waiting.append(job)
             if len(self._waiting) > self._threads - self._busy and self._threads < self._max_threads:
                 self._start_thread(job)
-            self._bell.put(None)
+            self._work_or_idle.notify()
             return len(self._waiting) <= self._threads - self._busy
 
     def _start_thread(self, job: _Job[Any]) -> None:
@@ -169,38 +166,25 @@ class ToolThreads:
 
     def _withdraw(self, job: _Job[Any]) -> bool:
         """Take a call that waits out of the queue; False where a thread has taken it already."""
-        with self._lock:
+        with self._work_or_idle:
             try:
                 self._waiting.remove(job)
             except ValueError:
                 return False
-            with suppress(Empty):  # a thread may have heard it by now
-                self._bell.get_nowait()
             return True
 
     def _serve(self) -> None:
         while (job := self._take()) is not None:
             job.run()
-            with self._lock:
+            with self._work_or_idle:
                 self._busy -= 1
             job.report()
             del job  # it holds the call's arguments, result and context
 
     def _take(self) -> _Job[Any] | None:
-        while True:
-            rung = self._is_rung()
-            with self._lock:
-                if self._waiting:
-                    self._busy += 1
-                    return self._waiting.popleft()
-                if not rung:
-                    self._threads -= 1
-                    return None
-
-    def _is_rung(self) -> bool:
-        """Wait for work; False where there was none for long. The call it was for may be withdrawn by then."""
-        try:
-            self._bell.get(timeout=self._max_idle)
-        except Empty:
-            return False
-        return True
+        with self._work_or_idle:
+            if not self._work_or_idle.wait_for(lambda: self._waiting, timeout=self._max_idle):
+                self._threads -= 1
+                return None
+            self._busy += 1
+            return self._waiting.popleft()

@@ -208,7 +208,6 @@ async def test_a_call_abandoned_while_it_waits_is_never_begun() -> None:
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert threads._bell.empty()
     gate.open()
     await blocked
     await threads.run(lambda: None)
@@ -242,7 +241,7 @@ async def test_a_call_that_is_freed_while_another_is_queued_does_not_wait_for_it
     abandoned.send(None)
 
     def free() -> None:
-        with threads._lock:  # as a search for garbage may do at any moment
+        with threads._work_or_idle:  # as a search for garbage may do at any moment
             abandoned.close()
 
     freeing = threading.Thread(target=free, daemon=True)
@@ -259,23 +258,6 @@ async def test_a_thread_without_work_ends_and_the_next_call_gets_another() -> No
     await asyncio.to_thread(thread.join, PATIENCE)
 
     assert not thread.is_alive()
-    assert await threads.run(lambda: "another") == "another"
-
-
-async def test_a_thread_that_is_called_for_work_which_is_withdrawn_by_then_waits_on() -> None:
-    threads, gate = ToolThreads(1, max_idle=0), Gate()
-
-    def block() -> threading.Thread:
-        gate()
-        return threading.current_thread()
-
-    running = asyncio.create_task(threads.run(block))
-    await gate.arrivals()
-    threads._bell.put(None)
-    gate.open()
-    await asyncio.to_thread((await running).join, PATIENCE)
-
-    assert threads._bell.empty()
     assert await threads.run(lambda: "another") == "another"
 
 
