@@ -65,9 +65,7 @@ class Clock:
 
     def at_most(self, seconds: float | None) -> float | None:
         """The moment `seconds` from now, or the end of the whole call if that is earlier."""
-        if seconds is None or self._ends is None:
-            return self._ends if seconds is None else self._now() + seconds
-        return min(self._now() + seconds, self._ends)
+        return self._earlier(None if seconds is None else self._now() + seconds)
 
     async def head(self, send: Callable[[], Awaitable[T]]) -> T:
         """Wait for the head of an answer.
@@ -99,9 +97,7 @@ class Clock:
         if came:
             self._begun, self._silent_since = True, self._now()
         limit = self._end if at_end else self._idle if self._begun else None
-        until = self._ends
-        if limit is not None and (until is None or self._silent_since + limit < until):
-            until = self._silent_since + limit
+        until = self._earlier(None if limit is None else self._silent_since + limit)
         try:
             alarm = self._alarm.at(until)
             piece = response.take()
@@ -112,6 +108,12 @@ class Clock:
             late = f"The model server was silent for {limit} s in the middle of its answer."
             raise self._late(until, late, "idle_timeout") from None
         return piece
+
+    def _earlier(self, moment: float | None) -> float | None:
+        """This moment, or the end of the whole call if that is earlier."""
+        if moment is None or self._ends is None:
+            return self._ends if moment is None else moment
+        return min(moment, self._ends)
 
     def _late(self, until: float | None, message: str, code: str) -> ModelTimeout:
         if self._total is not None and until == self._ends:

@@ -9,14 +9,13 @@ from typing import Any
 from app.chat import (
     ReasoningDelta,
     RoundCompleted,
-    RoundStarted,
     TextDelta,
     ToolCallArguments,
     ToolCallReady,
     ToolCallSucceeded,
 )
 from app.chat.text import bytes_of
-from app.runs.journal import RunCancelled, RunCompleted, RunEvent, RunFailed, RunStarted
+from app.runs.journal import RunCancelled, RunCompleted, RunEvent, RunFailed
 
 _ENTRY = 200
 """Bytes that an entry takes beside its texts."""
@@ -33,8 +32,7 @@ def size_of(event: RunEvent) -> int:
 
 
 def _of_text(event: TextDelta | ReasoningDelta | ToolCallArguments) -> int:
-    text = event.text
-    return len(text) if text.isascii() else bytes_of(text)
+    return bytes_of(event.text)
 
 
 def _of_call(event: ToolCallReady) -> int:
@@ -68,18 +66,12 @@ def _of_round(event: RoundCompleted) -> int:
     return bytes_of(event.target) if event.target else 0
 
 
-def _nothing(_: RunEvent) -> int:
-    return 0
-
-
 _TEXTS: Mapping[type, Callable[[Any], int]] = {
     TextDelta: _of_text,
     ReasoningDelta: _of_text,
     ToolCallArguments: _of_text,
     ToolCallReady: _of_call,
     ToolCallSucceeded: _of_result,
-    RunStarted: _nothing,
-    RoundStarted: _nothing,
     RoundCompleted: _of_round,
     RunCompleted: _of_end,
     RunCancelled: _of_end,

@@ -55,5 +55,5 @@ class RequestIdFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Mark the record; none is dropped."""
-        record.request_id = _current.get()
+        record.request_id = current_request_id()
         return True

@@ -115,7 +115,7 @@ class ChatCompletionReader:
             yield from _together(told)
             raise
         self.grew = self._kind == "json" or answer.size != size or answer.finished is not finished
-        yield from told if len(told) <= 1 and self._response is None else self._told(told)
+        yield from self._told(told)
 
     def close(self) -> Iterator[ChatEvent]:
         """The body has ended. The last event is `Completed`, if `feed` has not given it already.
