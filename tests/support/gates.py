@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 """Seconds after which a test that waits for something gives up."""
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from functools import partialmethod
 from typing import Any
 
 import pytest
 
 from app.chat import BaseAdvisor, CallNext, ChatEvents, ChatRequest, ToolContext
 from app.providers.scripted import ScriptedModel, tool_calls
+from app.tooling import ToolCallingManager
 from tests.support.gates import PATIENCE
 from tests.support.hesitant import Hesitant
 from tests.support.modes import both_modes
@@ -21,6 +23,13 @@ from tests.web.runs.conftest import Gateways
 C = {"conversation_id": "c"}
 QUEUE = {**C, "when_busy": "queue"}
 CANCEL = {**C, "when_busy": "cancel_previous"}
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tool that cleans up is not left running meanwhile, however busy the machine is."""
+    made = partialmethod(ToolCallingManager.__init__, cancel_grace=PATIENCE)
+    monkeypatch.setattr(ToolCallingManager, "__init__", made)
 
 
 class Tidy:
@@ -72,6 +81,7 @@ async def test_a_second_message_is_refused(gateway: Gateways, body: dict[str, An
     assert [said(prompt) for prompt in model.prompts] == [["One"], ["One", "At last.", "Two"]]
 
 
+@pytest.mark.usefixtures("patient")
 @each_way
 async def test_a_run_that_was_told_to_end_is_waited_for_and_refuses_nobody(
     gateway: Gateways, *, first: bool, then: bool
@@ -138,6 +148,7 @@ async def test_nobody_waits_where_nothing_is_going(gateway: Gateways, when_busy:
 # --- cancel_previous
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.fault("M05")
 @each_way
 async def test_the_previous_run_is_cancelled_and_the_next_begins_when_it_has_cleaned_up(
@@ -183,6 +194,7 @@ async def test_all_that_wait_are_cancelled_too(gateway: Gateways, *, stream: boo
     assert [said(prompt) for prompt in model.prompts] == [["One"], ["Four"], ["Four", "Hi", "Five"]]
 
 
+@pytest.mark.usefixtures("patient")
 @both_modes
 async def test_of_several_that_cancel_the_others_the_last_one_runs(gateway: Gateways, *, stream: bool) -> None:
     tidy = Tidy()

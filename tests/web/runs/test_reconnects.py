@@ -202,7 +202,7 @@ def lasting(document: dict[str, Any]) -> dict[str, Any]:
 
 
 @both_modes
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])  # it holds no state
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])  # it holds no state
 @given(script=scripts, visits=visits)
 def test_every_event_is_seen_once_and_in_order_however_often_the_line_breaks(
     gateway: Gateways, stream: bool, script: list[Reply], visits: list[Visit]
