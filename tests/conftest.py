@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import settings
 
+from tests.support.measuring import measure_outside_of_greenlets
 from tests.support.postgres_server import PostgresServer, running_postgres
 from tests.support.redis_server import RedisServer, running_redis
 
@@ -23,10 +24,11 @@ settings.load_profile("repeatable")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hide the settings of whoever runs the tests, from these and from processes that tests start.
+    """Hide the settings of whoever runs the tests, from these and from processes that tests start, and measure rightly.
 
     Before tests are collected: their modules make settings too.
     """
+    measure_outside_of_greenlets()
     patch = pytest.MonkeyPatch()
     config.add_cleanup(patch.undo)
     for name in os.environ:
