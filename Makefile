@@ -21,7 +21,7 @@ $(PYTHON) -m venv --clear $(VENV)
 $(PIP) install --require-hashes --requirement requirements-setup.lock || true
 endef
 
-# What a lock file names, into an environment; by pip where it reaches the packages and uv does not.
+# What a lock file names, into an environment; by pip where uv could not be installed, or does not reach the packages.
 install = { $(BIN)/uv pip install --quiet --system-certs --python $(1)/bin/python --require-hashes $(2) \
 	|| $(PIP) --python $(1)/bin/python install --require-hashes $(2); }
 

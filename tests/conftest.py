@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import settings
 
+from tests.support.gates import PATIENCE
 from tests.support.measuring import measure_outside_of_greenlets
 from tests.support.postgres_server import PostgresServer, running_postgres
 from tests.support.redis_server import RedisServer, running_redis
@@ -86,6 +87,12 @@ def redis_of_its_own() -> Iterator[RedisServer]:
 def redis_url(redis_server: RedisServer) -> str:
     """The address of an empty database of the Redis that stays."""
     return redis_server.database()
+
+
+@pytest.fixture
+def patient_with_redis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is no outage: those are made on purpose, by tests that do without this."""
+    monkeypatch.setattr("app.runs.redis.connection.TIMEOUT", PATIENCE)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,18 +8,11 @@ import pytest
 
 from app.runs.redis.connection import Connection
 from tests.runs.redis.parts import Meddled, Parts
-from tests.support.gates import PATIENCE
 from tests.support.redis_server import RedisServer
 
 
 @pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine is no outage: those are made on purpose, at a Redis of their own."""
-    monkeypatch.setattr("app.runs.redis.connection.TIMEOUT", PATIENCE)
-
-
-@pytest.fixture
-async def connection(redis_url: str, patient: None) -> AsyncIterator[Connection]:
+async def connection(redis_url: str, patient_with_redis: None) -> AsyncIterator[Connection]:
     """A connection to an empty database of the Redis that stays."""
     connection = Connection(redis_url)
     yield connection
@@ -35,7 +28,7 @@ async def connection_of_its_own(redis_of_its_own: RedisServer) -> AsyncIterator[
 
 
 @pytest.fixture
-async def meddled(redis_url: str, patient: None) -> AsyncIterator[Meddled]:
+async def meddled(redis_url: str, patient_with_redis: None) -> AsyncIterator[Meddled]:
     """A connection to an empty database at which others can be quicker."""
     connection = Meddled(redis_url)
     yield connection

@@ -14,7 +14,6 @@ import pytest
 from app.memory import InMemoryChatMemory
 from tests.support import web
 from tests.support.databases import emptied
-from tests.support.gates import PATIENCE
 
 Gateways: TypeAlias = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 """Makes a gateway; see `tests.support.web.gateway`."""
@@ -94,8 +93,7 @@ async def _shared(request: pytest.FixtureRequest, folder: Path) -> dict[str, Any
         case "SQLite":
             return {"memory": {"url": await emptied("SQLite", request, folder)}}
         case "redis":
-            # A busy machine is no outage: those are made on purpose, in `test_redis_outages`.
-            request.getfixturevalue("monkeypatch").setattr("app.runs.redis.connection.TIMEOUT", PATIENCE)
+            request.getfixturevalue("patient_with_redis")
             url = await emptied("PostgreSQL", request, folder)
             return {"memory": {"url": url}, "redis": {"url": request.getfixturevalue("redis_url")}}
     return {"memory": {"url": "memory://"}}
